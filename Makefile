@@ -1,0 +1,93 @@
+# One target per task; each works from a clean clone with Python >= 3.10 and make, and installs what it
+# needs into .venv the first time. `make` alone lists them.
+#
+# PYTHON=python3.12 make test    builds .venv with another Python (after make clean)
+# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu make test
+#                                on Linux without a GPU: a torch of 200 MB and not of several GB
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN = $(VENV)/bin
+PIP = $(BIN)/python -m pip --disable-pip-version-check
+# Installed without torch, to try the wheel as a reader of traces gets it.
+READER = build/reader
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check fmt lint types contracts bench samples wheel clean
+
+help:  ## list these targets
+	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-10s %s\n' "$$name" "$$words"; done
+
+demo: $(VENV)/.engine  ## record a real run of the bundled tiny models and show it
+	$(BIN)/spectrace demo
+
+test: $(VENV)/.test  ## run every test
+	$(BIN)/python -m pytest $(ARGS)
+
+check: lint types contracts  ## every check that runs no test
+
+fmt: $(VENV)/.static  ## format the code in place
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: $(VENV)/.static  ## format, lint, spelling, pyproject.toml
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/codespell
+	$(BIN)/validate-pyproject pyproject.toml
+
+types: $(VENV)/.static  ## mypy --strict
+	$(BIN)/mypy
+
+contracts: $(VENV)/.static  ## which room may import which (import-linter)
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
+	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
+
+samples: $(VENV)/.engine  ## write sample_traces/ anew, with the same seed
+	$(BIN)/python sample_traces/make_samples.py
+
+wheel: $(VENV)/.wheel  ## build sdist and wheel, install the wheel without torch, try it
+	rm -rf dist $(READER)
+	$(BIN)/python -m build --no-isolation --outdir dist
+	$(PYTHON) -m venv $(READER)
+	$(READER)/bin/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(READER)/bin/python -m pip install --quiet -c constraints.txt dist/*.whl
+	$(READER)/bin/python -I -c 'from importlib.util import find_spec; \
+	    found = [name for name in ("torch", "transformers", "recorders") if find_spec(name)]; \
+	    assert not found, f"the wheel brought {found}"'
+	$(READER)/bin/spectrace --help
+	for trace in sample_traces/*.spectrace; do \
+	    $(READER)/bin/spectrace stats "$$trace" && \
+	    $(READER)/bin/spectrace steps --limit 3 "$$trace" || exit 1; done
+
+# Stamps: a second run installs nothing unless pyproject.toml or constraints.txt changed.
+$(VENV)/.pip:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
+	    echo "spectrace needs Python >= 3.10; type: PYTHON=python3.12 make $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --quiet --upgrade "pip>=25.1"
+	@touch $@
+
+$(VENV)/.engine: $(VENV)/.pip pyproject.toml constraints.txt
+	$(PIP) install -c constraints.txt torch
+	$(PIP) install --quiet -c constraints.txt -e '.[transformers]'
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.engine
+	$(PIP) install --quiet -c constraints.txt --group test
+	@touch $@
+
+# mypy and import-linter read the packages that the code imports.
+$(VENV)/.static: $(VENV)/.test
+	$(PIP) install --quiet -c constraints.txt --group static
+	@touch $@
+
+$(VENV)/.wheel: $(VENV)/.pip pyproject.toml constraints.txt
+	$(PIP) install --quiet -c constraints.txt --group wheel
+	@touch $@
+
+clean:  ## remove .venv and everything that was built
+	rm -rf $(VENV) build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
