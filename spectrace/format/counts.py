@@ -1,0 +1,214 @@
+"""Counts over steps: what the index keeps so that no question about a whole run reads the whole file.
+
+Counts add up across frames, files and ranks. Sums and tallies only: a rate is made in analysis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+import numpy as np
+
+from spectrace.format.columns import Array, Column, Columns
+
+MAX_POSITIONS = 256
+"""Positions counted one by one; deeper ones are counted in the last."""
+MAX_WORDS = 64
+"""Most words tallied; a run has a handful, a hostile file may name thousands."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Tallies over a set of steps; ``a.add(b)`` makes ``a`` the tallies of both."""
+
+    steps: int = 0
+    """All steps, prefills included."""
+    proposals: int = 0
+    """Steps with at least one draft token."""
+    drafted: int = 0
+    """Draft tokens (tree nodes) proposed."""
+    accepted: int = 0
+    emitted: int = 0
+    """Tokens committed by all steps."""
+    emitted_by_proposals: int = 0
+    """Tokens committed by steps with a proposal."""
+    rejected: int = 0
+    """Steps with a proposal that was not accepted to its full depth."""
+    malformed: int = 0
+    """Steps whose num_accepted is not within 0..K."""
+    proposed_at: list[int] = field(default_factory=list)
+    """[position] steps that proposed a token at this position (tree: depth)."""
+    reached_at: list[int] = field(default_factory=list)
+    """[position] steps that proposed here and accepted everything before: the base of c_j."""
+    accepted_at: list[int] = field(default_factory=list)
+    """[position] steps that accepted the tokens up to this position."""
+    accepted_histogram: list[int] = field(default_factory=list)
+    """[a] steps with a proposal of which a tokens were accepted."""
+    final_kinds: dict[str, int] = field(default_factory=dict)
+    stops: dict[str, int] = field(default_factory=dict)
+    timed: dict[str, list[int]] = field(default_factory=dict)
+    """draft_ns, verify_ns, step_ns -> [steps with a time, nanoseconds in all], proposals only."""
+
+    def add(self, other: Counts) -> None:
+        """Adds the tallies of other steps."""
+        for item in fields(self):
+            mine, theirs = getattr(self, item.name), getattr(other, item.name)
+            setattr(self, item.name, _added(mine, theirs))
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values, as stored in an index frame."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+def _added(mine: Any, theirs: Any) -> Any:
+    if isinstance(mine, int):
+        return mine + theirs
+    if isinstance(mine, list):
+        longer, shorter = (mine, theirs) if len(mine) >= len(theirs) else (theirs, mine)
+        return [a + b for a, b in zip(longer, shorter)] + longer[len(shorter) :]
+    both = dict(mine)
+    for key, value in theirs.items():
+        if key in both:
+            both[key] = _added(both[key], value)
+        elif len(both) < MAX_WORDS:
+            both[key] = value
+    return both
+
+
+def counts_from_mapping(value: Any) -> Counts:
+    """Counts read from an index frame; what is not a count is left at zero."""
+    counts = Counts()
+    if not isinstance(value, Mapping):
+        return counts
+    for item in fields(Counts):
+        stored = value.get(item.name)
+        if _is_tally(item.name, getattr(counts, item.name), stored):
+            setattr(counts, item.name, stored)
+    return counts
+
+
+def _is_tally(name: str, empty: Any, stored: Any) -> bool:
+    if isinstance(empty, int):
+        return _is_count(stored)
+    if isinstance(empty, list):
+        return type(stored) is list and len(stored) <= MAX_POSITIONS + 1 and all(map(_is_count, stored))
+    if type(stored) is not dict or len(stored) > MAX_WORDS:
+        return False
+    if name != "timed":
+        return all(map(_is_count, stored.values()))
+    return all(type(v) is list and len(v) == 2 and all(map(_is_count, v)) for v in stored.values())
+
+
+def _is_count(stored: Any) -> bool:
+    return type(stored) is int and stored >= 0
+
+
+# --- from columns ------------------------------------------------------------------------------
+
+
+def count_steps(columns: Columns, num_rows: int) -> Counts:
+    """Tallies of the steps of one frame."""
+    drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
+    emitted = _row_lengths(columns.get("emitted_ids"), num_rows)
+    depths = _max_depths(columns, drafts)
+    accepted = _scalars(columns.get("num_accepted"), num_rows)
+    sound = np.clip(accepted, 0, drafts)
+    counted = np.minimum(sound, MAX_POSITIONS)
+    proposed = drafts > 0
+    return Counts(
+        steps=num_rows,
+        proposals=int(proposed.sum()),
+        drafted=int(drafts.sum()),
+        accepted=int(sound.sum()),
+        emitted=int(emitted.sum()),
+        emitted_by_proposals=int(emitted[proposed].sum()),
+        rejected=int((sound < depths).sum()),
+        malformed=int(((accepted < 0) | (accepted > drafts)).sum()),
+        proposed_at=_reached(np.minimum(depths[proposed], MAX_POSITIONS)),
+        reached_at=_reached(np.minimum(depths, sound + 1)[proposed].clip(max=MAX_POSITIONS)),
+        accepted_at=_reached(counted[proposed]),
+        accepted_histogram=np.bincount(counted[proposed]).tolist(),
+        final_kinds=_tally(columns.get("final_kind")),
+        stops=_tally(columns.get("stop")),
+        timed=dict(_times(columns, proposed)),
+    )
+
+
+def rejected_rows(columns: Columns, num_rows: int) -> Array:
+    """[rows] bool: the step has a proposal that was not accepted to its full depth."""
+    drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
+    accepted = _scalars(columns.get("num_accepted"), num_rows)
+    rejected: Array = np.clip(accepted, 0, drafts) < _max_depths(columns, drafts)
+    return rejected
+
+
+def _row_lengths(column: Column | None, num_rows: int) -> Array:
+    if column is None:
+        return np.zeros(num_rows, np.int64)
+    if column.present is None:
+        return column.lengths[0]
+    lengths = np.zeros(num_rows, np.int64)
+    lengths[column.present] = column.lengths[0]
+    return lengths
+
+
+def _scalars(column: Column | None, num_rows: int) -> Array:
+    if column is None:
+        return np.zeros(num_rows, np.int64)
+    values = column.values.astype(np.int64)
+    if column.present is None:
+        return values
+    whole = np.zeros(num_rows, np.int64)
+    whole[column.present] = values
+    return whole
+
+
+def _max_depths(columns: Columns, drafts: Array) -> Array:
+    """[rows] length of the longest path of each proposal: K for a chain."""
+    parents = columns.get("parents")
+    if parents is None or parents.known is not None:
+        return drafts
+    lengths = _row_lengths(parents, len(drafts))
+    if not np.array_equal(lengths[lengths > 0], drafts[lengths > 0]):
+        return drafts
+    starts = np.repeat(np.cumsum(parents.lengths[0]) - parents.lengths[0], parents.lengths[0])
+    up = parents.values.astype(np.int64)
+    index = np.arange(len(up)) - starts
+    depth = np.ones(len(up), np.int64)
+    is_child = (up >= 0) & (up < index)
+    at = np.where(is_child, up + starts, -1)
+    # Each round doubles how far up a node has looked: a chain of a million takes twenty.
+    while is_child.any():
+        depth += np.where(is_child, depth[at], 0)
+        at = np.where(is_child, at[at], -1)
+        is_child = at >= 0
+    deepest = drafts.copy()
+    rows = np.repeat(np.flatnonzero(lengths > 0), lengths[lengths > 0])
+    deepest[lengths > 0] = 0
+    np.maximum.at(deepest, rows, depth)
+    return deepest
+
+
+def _reached(depths: Array) -> list[int]:
+    """[p] how many of the depths are greater than p."""
+    tally = np.bincount(depths)
+    return np.cumsum(tally[::-1])[::-1][1:].tolist()  # type: ignore[no-any-return]
+
+
+def _tally(column: Column | None) -> dict[str, int]:
+    if column is None or not column.values.size:
+        return {}
+    tally = np.bincount(column.values, minlength=len(column.words)).tolist()
+    return dict(sorted(zip(column.words, tally), key=lambda item: -item[1])[:MAX_WORDS])
+
+
+def _times(columns: Columns, proposed: Array) -> Iterator[tuple[str, list[int]]]:
+    for name in ("draft_ns", "verify_ns", "step_ns"):
+        column = columns.get(name)
+        if column is None:
+            continue
+        rows = proposed if column.present is None else proposed[column.present]
+        values = column.values[rows]
+        yield name, [len(values), int(values.astype(np.float64).sum())]

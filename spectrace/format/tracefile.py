@@ -1,0 +1,649 @@
+"""One trace file, read: header, index, and chunks of steps decoded when asked for.
+
+Opening reads the header and the tail, never the whole file; a file without a tail (killed, cut, or still
+being written) is opened by its last `indx` frame. Never writes. `reader.py` makes a `Trace` of one or
+several of these.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from spectrace.errors import CorruptRecord, NotATrace, TraceError, TruncatedTrace, UnsupportedVersion
+from spectrace.format.columns import Columns, assemble
+from spectrace.format.counts import Counts, count_steps, counts_from_mapping, rejected_rows
+from spectrace.format.fields import FIELD_BY_NAME, LEAF_BY_NUMBER
+from spectrace.format.frames import (
+    AMEND,
+    END,
+    HEAD,
+    HEADER_SIZE,
+    INDEX,
+    REQUEST,
+    REQUEST_DETAIL,
+    STEP,
+    TAIL,
+    VERSION,
+    WHOLE_INDEX,
+    BadBody,
+    Frame,
+    ResyncEffort,
+    parse_header,
+    rfind_frame,
+    unpack_body,
+)
+from spectrace.format.headers import deep_merge
+from spectrace.format.index import (
+    CHAIN_BYTES,
+    Groups,
+    IndexBody,
+    IndexBuilder,
+    groups_of,
+    join_groups,
+    unpack_index,
+)
+from spectrace.format.records import SCHEMA, Step
+from spectrace.format.scan import Hole, read_frame, scan_frames
+from spectrace.format.text import visible
+from spectrace.format.wire import StepBody
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: state is then told by the tail alone
+    fcntl = None  # type: ignore[assignment]
+
+_TAIL_WINDOW = 16 << 20
+"""Bytes searched backwards for an `indx` frame when there is no tail."""
+_MAX_CHAIN = 1 << 20
+"""Most `indx` frames followed."""
+
+
+class Chunk:
+    """The steps of one STEP frame; where a `Step` finds its values.
+
+    Args:
+        part: the file, for request names and complaints.
+        frame: the frame.
+        base: number of the part's first step within the trace.
+    """
+
+    __slots__ = ("_fields", "_part", "body", "first_row", "num_rows", "offset")
+
+    def __init__(self, part: TraceFile, frame: Frame) -> None:
+        self.body = StepBody(frame.body)
+        self.num_rows = self.body.num_rows
+        self.first_row = frame.first_row
+        self.offset = frame.offset
+        self._part = part
+        self._fields: dict[str, list[Any] | None] = {}
+
+    def field(self, name: str) -> list[Any] | None:
+        """Values of one field, one per row; None when no row has it or it is damaged."""
+        try:
+            return self._fields[name]
+        except KeyError:
+            found = self._fields[name] = self._assembled(name)
+            return found
+
+    def _assembled(self, name: str) -> list[Any] | None:
+        field = FIELD_BY_NAME[name]
+        columns: Columns = {}
+        try:
+            for leaf in field.leaves:
+                column = self.body.column(leaf.number)
+                if column is not None:
+                    columns[leaf.path] = column
+            values = assemble(columns, self.num_rows, field)
+        except (BadBody, ValueError, RecursionError) as error:
+            self._part.complain(f"STEP frame at byte {self.offset:,}: {error}; that field is not shown")
+            values = None
+        if name == "request" and values is not None:
+            return [self._part.request_name(number) for number in values]
+        if values is None and field.required:
+            return _MISSING[name] * self.num_rows
+        return values
+
+    def columns(self, *numbers: int) -> Columns:
+        """The columns that are there and sound."""
+        found: Columns = {}
+        for number in numbers:
+            try:
+                column = self.body.column(number)
+            except BadBody as error:
+                self._part.complain(f"STEP frame at byte {self.offset:,}: {error}")
+                continue
+            if column is not None:
+                found[LEAF_BY_NUMBER[number].path] = column
+        return found
+
+    def step(self, row: int) -> Step:
+        """One step."""
+        return Step(self, row)
+
+
+_MISSING: dict[str, list[Any]] = {
+    "request": ["?"],
+    "step": [-1],
+    "position": [-1],
+    "proposal_ids": [()],
+    "num_accepted": [0],
+    "emitted_ids": [()],
+}
+"""What a damaged required field reads as."""
+_COUNTED = (9, 10, 26, 29, 30, 31, 51, 52, 53)
+"""Numbers of the columns that counts are made of."""
+
+
+class TraceFile:
+    """One open trace file.
+
+    Args:
+        path: the file.
+        salvage: go on with an empty header when it cannot be read.
+
+    Raises:
+        TraceError: it is no trace, or its header cannot be read.
+    """
+
+    def __init__(self, path: Path, *, salvage: bool = False) -> None:
+        self.path = path
+        self._salvage = salvage
+        self.problems: list[str] = []
+        self.end: dict[str, Any] | None = None
+        self.is_complete = False
+        """The file ends with a tail."""
+        self.lost_at_close = 0
+        try:
+            # Opening a pipe would wait for its writer.
+            self.fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            raise TraceError(path, f"cannot be read: {error.strerror}") from None
+        try:
+            self._open()
+        except BaseException:
+            os.close(self.fd)
+            raise
+
+    def close(self) -> None:
+        """Closes the file."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+    def complain(self, sentence: str) -> None:
+        """Notes damage, once."""
+        if sentence not in self.problems and len(self.problems) < 1000:
+            self.problems.append(sentence)
+
+    # --- opening ---
+
+    def _open(self) -> None:
+        status = os.fstat(self.fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise NotATrace(self.path, "not a regular file; import reads JSON lines from a pipe")
+        self.size = status.st_size
+        self.identity = status.st_dev, status.st_ino
+        head = self._salvaged_head() if self._salvage else self._read_head()
+        self.run_id: bytes = head["run_id"] if isinstance(head.get("run_id"), bytes) else b""
+        self.segment = head["segment"] if isinstance(head.get("segment"), int) else 0
+        self._run: dict[str, Any] = head["run"]
+        self._groups: Groups | None = None
+        self._others: dict[str, list[int]] = {}
+        self._chain_start: int | None = None
+        self._index_frames: list[int] = []
+        self._indexed = Counts()
+        self._amends: list[int] = []
+        self._data_end = self._head_end
+        self._indexed_rows = 0
+        self._tail: list[tuple[int, int, int, int]] = []
+        self._tail_counts: Counts | None = None
+        self._tail_others: dict[str, list[int]] = {}
+        self._tail_body: dict[str, Any] | None = None
+        self._names: dict[int, str] = {}
+        self._declared: list[int] | None = None
+        self.num_rows = 0
+        if not self._open_by_tail():
+            self._open_by_chain()
+            self.refresh()
+
+    def _salvaged_head(self) -> dict[str, Any]:
+        try:
+            return self._read_head()
+        except UnsupportedVersion:
+            raise
+        except TraceError as error:
+            if next(scan_frames(self.fd, 0, self.size), None) is None:
+                raise
+            self.complain(f"the header is lost ({error})")
+            self._head_end = 0
+            return {"run": {}}
+
+    def _read_head(self) -> dict[str, Any]:
+        start = os.pread(self.fd, HEADER_SIZE, 0)
+        if not start.startswith(b"\x94\xa4HEAD"[: max(1, len(start))]):
+            raise NotATrace(self.path)
+        header = parse_header(start, 0)
+        frame = read_frame(self.fd, 0, self.size)
+        if frame is None:
+            if header is None and len(start) == HEADER_SIZE:
+                raise NotATrace(self.path, "not a spectrace trace: its first frame is damaged")
+            if header is None or HEADER_SIZE + header[3] > self.size:
+                raise TruncatedTrace(self.path, self.size)
+            raise CorruptRecord(
+                self.path, "HEAD frame", "its checksum does not hold; spectrace repair saves the steps", 0
+            )
+        self._head_end = frame.end
+        return self._checked_head(frame)
+
+    def _checked_head(self, frame: Frame) -> dict[str, Any]:
+        try:
+            head = unpack_body(frame.body)
+        except BadBody as error:
+            raise CorruptRecord(self.path, "HEAD frame", str(error), 0) from None
+        if type(head) is not dict or "spectrace" not in head:
+            raise NotATrace(self.path)
+        if type(head["spectrace"]) is not int or head["spectrace"] > VERSION:
+            raise UnsupportedVersion(self.path, visible(str(head["spectrace"])), VERSION)
+        schema = head.get("schema", SCHEMA)
+        if type(schema) is not int or schema > SCHEMA:
+            raise UnsupportedVersion(self.path, visible(str(schema)), SCHEMA, "schema")
+        if type(head.get("run")) is not dict:
+            raise CorruptRecord(self.path, "HEAD frame, field run", "an object", 0)
+        return head
+
+    def _open_by_tail(self) -> bool:
+        """Opens by the tail of a file that was closed; False when there is none."""
+        end = read_frame(self.fd, self.size - HEADER_SIZE, self.size)
+        tail = None if end is None or end.kind != END else read_frame(self.fd, end.first_row, self.size)
+        if tail is None or tail.kind != TAIL:
+            return False
+        try:
+            body = unpack_body(tail.body)
+            rows, offsets, amends = body["rows"], body["index"], body.get("amends", [])
+            sound = all(type(n) is int for n in [rows, *offsets, *amends])
+        except (BadBody, TypeError, KeyError):
+            sound = False
+        if not sound or not 0 <= rows <= self.size:
+            self.complain(f"tail at byte {tail.offset:,} is damaged; the steps are found without it")
+            return False
+        self.num_rows, self._index_frames, self._amends = rows, offsets, amends
+        self._indexed_rows = rows
+        self._indexed = counts_from_mapping(body.get("totals"))
+        self._data_end = offsets[0] if offsets else tail.offset
+        self._complete(body)
+        return True
+
+    def _open_by_chain(self) -> None:
+        """Finds the last `indx` frame; what lies behind it is scanned by `refresh`."""
+        window = 2 * CHAIN_BYTES
+        effort = ResyncEffort()
+        while True:
+            start = max(self._head_end, self.size - window)
+            data = os.pread(self.fd, self.size - start, start)
+            frame = rfind_frame(data, INDEX, start, effort)
+            if frame is not None or start == self._head_end or window >= _TAIL_WINDOW:
+                break
+            window *= 4
+        body = None if frame is None else self._index_body(frame)
+        if frame is None or body is None:
+            return
+        self._chain_start = frame.offset
+        self._indexed, self._amends = body.totals, list(body.amends)
+        self._indexed_rows = self.num_rows = body.rows
+        self._data_end = frame.end
+
+    def _index_body(self, frame: Frame) -> IndexBody | None:
+        try:
+            return unpack_index(frame.body)
+        except BadBody as error:
+            self.complain(f"index at byte {frame.offset:,} is damaged ({error}); steps are found without it")
+            return None
+
+    # --- following ---
+
+    def refresh(self) -> int:
+        """Looks for frames written since the last look; the number of new steps."""
+        if self.is_complete:
+            return 0
+        before, self.size = self.num_rows, os.fstat(self.fd).st_size
+        for frame in scan_frames(self.fd, self._data_end, self.size):
+            if frame.offset > self._data_end:
+                self._note_hole(self._data_end, frame.offset)
+            self._data_end = frame.end
+            self._note(frame)
+        self._tail_counts = None
+        return self.num_rows - before
+
+    def _note(self, frame: Frame) -> None:
+        if frame.kind == STEP:
+            rows = _num_rows(frame)
+            if not rows or frame.first_row < self.num_rows:
+                self.complain(f"STEP frame at byte {frame.offset:,} is out of order and is not shown")
+                return
+            self._tail.append((frame.offset, frame.end, frame.first_row, rows))
+            self.num_rows = frame.first_row + rows
+        elif frame.kind == TAIL:
+            self._tail_body = self.body(frame)
+        elif frame.kind == END:
+            self._note_end()
+        elif frame.kind not in (INDEX, WHOLE_INDEX):
+            kind = frame.kind.decode("ascii", "replace")
+            self._tail_others.setdefault(kind, []).append(frame.offset)
+            if frame.kind == AMEND:
+                self._amends.append(frame.offset)
+            if frame.kind[:1].isupper() and frame.kind != HEAD:
+                self.complain(f"a {visible(kind)} frame at byte {frame.offset:,} needs a newer spectrace")
+
+    def _note_end(self) -> None:
+        """A trace that was being followed has been closed."""
+        if self._tail_body is not None:
+            self._complete(self._tail_body)
+
+    def _complete(self, tail: dict[str, Any]) -> None:
+        end, lost = tail.get("end"), tail.get("lost")
+        self.is_complete = True
+        self.end = end if type(end) is dict else None
+        self.lost_at_close = lost if type(lost) is int else 0
+
+    def _note_hole(self, start: int, end: int) -> None:
+        self.complain(
+            f"bytes {start:,} to {end:,} are damaged and skipped; the whole steps around them are shown"
+        )
+
+    @property
+    def torn_bytes(self) -> int:
+        """Bytes at the end of an unclosed file that are no whole frame."""
+        return 0 if self.is_complete else self.size - self._data_end
+
+    @property
+    def is_locked(self) -> bool:
+        """A writer holds the file."""
+        if fcntl is None:
+            return False
+        try:
+            fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        fcntl.flock(self.fd, fcntl.LOCK_UN)
+        return False
+
+    # --- header records ---
+
+    @property
+    def run_unamended(self) -> dict[str, Any]:
+        """The header as it was written first."""
+        return self._run
+
+    @property
+    def run(self) -> dict[str, Any]:
+        """The header with every amendment applied."""
+        merged = self._run
+        for offset in self._amends:
+            fields = self._record(offset, AMEND)
+            if fields is not None:
+                merged = deep_merge(merged, fields)
+        return merged
+
+    def _record(self, offset: int, *kinds: bytes) -> dict[str, Any] | None:
+        frame = read_frame(self.fd, offset, self.size)
+        if frame is None or frame.kind not in kinds:
+            self.complain(f"the {kinds[0].decode()} frame at byte {offset:,} is damaged")
+            return None
+        return self.body(frame)
+
+    def body(self, frame: Frame) -> dict[str, Any] | None:
+        """Body of a frame that holds a record; None when it is damaged."""
+        try:
+            body = unpack_body(frame.body)
+        except BadBody as error:
+            kind = visible(frame.kind.decode("latin-1"))
+            self.complain(f"the {kind} frame at byte {frame.offset:,} is damaged: {error}")
+            return None
+        return body if type(body) is dict else None
+
+    def records(self, kind: bytes) -> Iterator[dict[str, Any]]:
+        """Bodies of every frame of one kind, in file order."""
+        for offset in self.offsets(kind):
+            body = self._record(offset, kind)
+            if body is not None:
+                yield body
+
+    def offsets(self, kind: bytes) -> Sequence[int]:
+        """Offsets of every frame of one kind."""
+        self._load_index()
+        name = kind.decode("ascii")
+        return [*self._others.get(name, ()), *self._tail_others.get(name, ())]
+
+    # --- requests ---
+
+    def request_offsets(self) -> list[int]:
+        """Offset of the frame that declares each request, by number."""
+        offsets = self.offsets(REQUEST)
+        if self._declared is None or len(self._declared) != len(offsets):
+            self._declared = list(offsets)
+        return self._declared
+
+    def request(self, number: int) -> dict[str, Any] | None:
+        """The record of one request; None when it is damaged or not declared."""
+        offsets = self.request_offsets()
+        found = self._record(offsets[number], REQUEST) if 0 <= number < len(offsets) else None
+        if found is not None and found.get("number") == number:
+            return found
+        # A damaged frame shifts the ones behind it: look for the number itself.
+        return next((body for body in self.records(REQUEST) if body.get("number") == number), None)
+
+    def details(self) -> dict[int, dict[str, Any]]:
+        """Number -> what was said of a request after it was declared."""
+        found: dict[int, dict[str, Any]] = {}
+        for body in self.records(REQUEST_DETAIL):
+            number = body.get("number")
+            if type(number) is int:
+                found[number] = {**found.get(number, {}), **body}
+        return found
+
+    def request_name(self, number: int | None) -> str:
+        """Name of a request, for a step."""
+        if number is None:
+            return "?"
+        name = self._names.get(number)
+        if name is None:
+            body = self.request(number)
+            given = None if body is None else body.get("request")
+            name = self._names[number] = given if isinstance(given, str) else f"?{number}"
+        return name
+
+    # --- index ---
+
+    def _load_index(self) -> None:
+        """Reads the index, on the first question that needs it."""
+        if self._groups is not None:
+            return
+        bodies = self._whole_index() if self._index_frames else self._chained_index()
+        parts = [body.groups for body in bodies]
+        self._others = {}
+        for body in bodies:
+            for kind, offsets in body.others.items():
+                self._others.setdefault(kind, []).extend(offsets)
+        groups = join_groups(parts) if parts else groups_of([])
+        self._groups = groups if self._is_sound(groups) else self._rebuilt_index()
+
+    def _whole_index(self) -> list[IndexBody]:
+        frames = [read_frame(self.fd, offset, self.size) for offset in self._index_frames]
+        bodies = [self._index_body(f) for f in frames if f is not None and f.kind == WHOLE_INDEX]
+        return [body for body in bodies if body is not None]
+
+    def _chained_index(self) -> list[IndexBody]:
+        bodies: list[IndexBody] = []
+        at, limit = self._chain_start, self.size
+        while at is not None and 0 <= at < limit and len(bodies) < _MAX_CHAIN:
+            limit = at
+            frame = read_frame(self.fd, at, self.size)
+            body = self._index_body(frame) if frame is not None and frame.kind == INDEX else None
+            if body is None:
+                break
+            bodies.append(body)
+            at = body.previous
+        return bodies[::-1]
+
+    def _is_sound(self, groups: Groups) -> bool:
+        """Whether the groups cover the indexed rows in order."""
+        rows = groups.row.astype("i8")
+        counted = int(groups.rows.astype("i8").sum()) if len(groups) else 0
+        if counted > self._indexed_rows or (len(groups) == 0 and self._indexed_rows):
+            return False
+        if not len(groups):
+            return True
+        offsets = groups.offset.astype("i8")
+        return bool(
+            int(rows[0]) == 0
+            and (rows[1:] > rows[:-1]).all()
+            and (offsets[1:] > offsets[:-1]).all()
+            and int(offsets[0]) >= 0
+            and int(offsets[-1]) < self.size
+        )
+
+    def _rebuilt_index(self) -> Groups:
+        """The index made from the frames themselves, when the one in the file is damaged."""
+        self.complain("the index is damaged; it was made again from the steps")
+        builder = IndexBuilder()
+        for frame in scan_frames(self.fd, self._head_end, self._data_end, self._note_hole):
+            if frame.kind == STEP:
+                chunk = self.chunk(frame)
+                if chunk is not None:
+                    counts = count_steps(chunk.columns(*_COUNTED), chunk.num_rows)
+                    builder.add_steps(frame.offset, frame.end, frame.first_row, counts)
+            elif frame.kind not in (INDEX, WHOLE_INDEX, TAIL, END):
+                builder.add_other(frame.kind, frame.offset)
+        self._indexed = builder.totals
+        groups, self._others = builder.take()
+        self._tail_others = {}
+        self._tail = []
+        return groups
+
+    @property
+    def groups(self) -> Groups:
+        """Every group of steps, those behind the last `indx` frame included."""
+        self._load_index()
+        assert self._groups is not None
+        if not self._tail:
+            return self._groups
+        self._count_tail()
+        return join_groups([self._groups, self._tail_groups])
+
+    @property
+    def counts(self) -> Counts:
+        """Tallies of every step of the file."""
+        total = Counts()
+        total.add(self._indexed)
+        if self._tail:
+            total.add(self._count_tail())
+        return total
+
+    def _count_tail(self) -> Counts:
+        if self._tail_counts is None:
+            builder = IndexBuilder()
+            for offset, end, first_row, _ in self._tail:
+                frame = read_frame(self.fd, offset, self.size)
+                chunk = None if frame is None else self.chunk(frame)
+                if chunk is not None:
+                    counts = count_steps(chunk.columns(*_COUNTED), chunk.num_rows)
+                    builder.add_steps(offset, end, first_row, counts)
+            self._tail_counts = builder.totals
+            self._tail_groups, _ = builder.take()
+        return self._tail_counts
+
+    # --- steps ---
+
+    def chunk(self, frame: Frame) -> Chunk | None:
+        """A STEP frame's steps; None when its outline is damaged."""
+        try:
+            return Chunk(self, frame)
+        except BadBody as error:
+            self.complain(f"STEP frame at byte {frame.offset:,}: {error}; its steps are not shown")
+            return None
+
+    def frames(self) -> Iterator[Frame]:
+        """Every whole frame behind the header, in file order."""
+        return scan_frames(self.fd, self._head_end, self._data_end, self._note_hole)
+
+    def frames_with_holes(self, on_hole: Hole) -> Iterator[Frame]:
+        """Every whole frame behind the header, up to the index of a closed file or the end of another.
+
+        Args:
+            on_hole: told of bytes that are no whole frame, a torn end included.
+        """
+
+        def note(start: int, end: int) -> None:
+            self._note_hole(start, end)
+            on_hole(start, end)
+
+        stop = self._data_end if self.is_complete else self.size
+        return scan_frames(self.fd, self._head_end, stop, note)
+
+    def chunks(self, start_row: int = 0) -> Iterator[Chunk]:
+        """Every whole chunk from the one that holds a row on, in file order."""
+        start = self._offset_of(start_row) if start_row else self._head_end
+        for frame in scan_frames(self.fd, start, self._data_end, self._note_hole):
+            if frame.kind == STEP:
+                chunk = self.chunk(frame)
+                if chunk is not None and chunk.first_row + chunk.num_rows > start_row:
+                    yield chunk
+
+    def chunk_at(self, row: int) -> Chunk | None:
+        """The chunk that holds a row; None when the row is damaged."""
+        if row >= self._indexed_rows and self._tail:
+            at = bisect_right(self._tail, row, key=lambda entry: entry[2]) - 1
+            frame = read_frame(self.fd, self._tail[at][0], self.size) if at >= 0 else None
+        else:
+            frame = self._find_frame(row)
+        chunk = None if frame is None else self.chunk(frame)
+        if chunk is None or not chunk.first_row <= row < chunk.first_row + chunk.num_rows:
+            return None
+        return chunk
+
+    def _find_frame(self, row: int) -> Frame | None:
+        """The last STEP frame that does not start behind a row."""
+        found = None
+        start = self._offset_of(row)
+        for frame in scan_frames(self.fd, start, self._data_end, self._note_hole, 64 << 10):
+            if frame.kind == STEP:
+                if frame.first_row > row:
+                    break
+                found = frame
+                if frame.first_row + _num_rows(frame) > row:
+                    break
+        return found
+
+    def _offset_of(self, row: int) -> int:
+        """Offset from where a row is found by scanning on."""
+        self._load_index()
+        assert self._groups is not None
+        at = int(self._groups.row.searchsorted(row, "right")) - 1
+        return self._head_end if at < 0 else int(self._groups.offset[at])
+
+    def rejected_in(self, chunk: Chunk) -> list[int]:
+        """Rows within the file whose proposal was not fully accepted, ascending."""
+        columns = chunk.columns(9, 10, 26)
+        found = rejected_rows(columns, chunk.num_rows).nonzero()[0] + chunk.first_row
+        return [int(row) for row in found]
+
+
+def _num_rows(frame: Frame) -> int:
+    """Rows a STEP frame claims, without decoding it; 0 when it does not say."""
+    body = frame.body
+    if len(body) < 6:
+        return 0
+    # [rows, ...] is a fixarray, array16 or array32 whose first item is an unsigned integer.
+    at = 1 if body[0] & 0xF0 == 0x90 else {0xDC: 3, 0xDD: 5}.get(body[0], -1)
+    if at < 0:
+        return 0
+    lead = body[at]
+    if lead < 0x80:
+        return lead
+    width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(lead, 0)
+    return int.from_bytes(body[at + 1 : at + 1 + width], "big")

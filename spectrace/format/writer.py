@@ -1,0 +1,287 @@
+"""Writing a trace: `TraceWriter`, which a recorder calls from the engine's thread.
+
+The calls only copy and append to a queue: no lock, no system call, no checksum, no exception. One daemon
+thread takes the queue every few milliseconds, packs and appends. What cannot be written is counted and
+declared in the file.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime, timezone
+from os import PathLike
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from spectrace.errors import RecorderError
+from spectrace.format.headers import run_mapping
+from spectrace.format.packer import MAX_STEPS, Batch, Item, Packer, num_steps
+from spectrace.format.records import Run
+
+logger = logging.getLogger("spectrace")
+
+QUEUE_LIMIT = 65_536
+"""Most steps that may wait for the writing thread; further ones are counted as lost."""
+ITEMS_AT_ONCE = 4096
+"""Most calls packed in one go."""
+
+
+class TraceWriter:
+    """Writes one trace file.
+
+    Args:
+        path: file to create; an existing one is refused.
+        run: the header, as `Run` or as the JSON object of the same names.
+        flush_interval: seconds between two writes; what a killed process loses at most.
+        max_bytes: flight recorder: keep the newest steps within this many bytes, in ``path`` and the
+            older half in ``path`` + ``.1``.
+        token_text: called as ``token_text("target" | "draft", id)`` on the writing thread for every id
+            that occurs for the first time; what it returns is stored as the token's text.
+        strict: raise the first fault at `close` instead of logging it.
+
+    Raises:
+        RecorderError: the file cannot be created.
+
+    After construction only ``close`` of a strict writer raises.
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        run: Run | Mapping[str, Any],
+        *,
+        flush_interval: float = 0.01,
+        max_bytes: int | None = None,
+        token_text: Callable[[str, int], str | None] | None = None,
+        strict: bool = False,
+    ) -> None:
+        self.path = Path(path)
+        self.strict = strict
+        self.failed: str | None = None
+        """The first fault met, as a sentence; None while all is well."""
+        self.started_ns = time.monotonic_ns()
+        """Monotonic clock at the start of recording; `started_ns` of steps counts from here."""
+        self._interval = flush_interval
+        self._queue: deque[Item | Batch] = deque()
+        self._lost = self._malformed = 0
+        # Each is added to by one side only, so that neither needs a lock.
+        self._given_rows = 0
+        self._taken_rows = 0
+        self._busy = False
+        self._closing = False
+        self._is_detached = False
+        # Held; letting go of it wakes the writing thread before its interval is over.
+        self._nap = threading.Lock()
+        self._nap.acquire()
+        header = run_mapping(run)
+        header.setdefault("created", _utc_now())
+        self._packer = Packer(self.path, header, self._fault, max_bytes=max_bytes, token_text=token_text)
+        self._thread = threading.Thread(target=self._work, name="spectrace-writer", daemon=True)
+        self._thread.start()
+        _detach_after_fork(self)
+
+    # --- called on the engine's thread ---
+
+    def step(self, given: Mapping[str, Any] | Callable[[], Any] | None = None, /, **fields: Any) -> None:
+        """Adds one step.
+
+        Args:
+            given: the step's fields, or a function that returns them (or None) and is called on the
+                writing thread, where it may wait for a device.
+            fields: fields, when ``given`` is not used.
+        """
+        self._put(Item("step", fields if given is None else given))
+
+    def steps(
+        self,
+        num_rows: int,
+        arrays: Mapping[str, Any] | Callable[[], tuple[int, Mapping[str, Any]] | None],
+    ) -> None:
+        """Adds B steps from arrays, which are copied.
+
+        Args:
+            num_rows: B.
+            arrays: by field or ``field.key``, see `spectrace.format.columns.from_arrays`; or a function
+                that returns (B, arrays) or None and is called on the writing thread, where it may wait
+                for a device. ``num_rows`` then only says how many steps are lost if it fails.
+        """
+        copies: list[Any] = []
+        ndarray = np.ndarray
+        try:
+            num_rows = num_steps(num_rows)
+            if callable(arrays):
+                self._put(Batch(num_rows, arrays))
+                return
+            # One loop without a call into Python: at small B this is what `steps` costs.
+            for value in arrays.values():
+                if type(value) is ndarray:
+                    copies.append(value.tobytes())
+                elif type(value) is tuple:
+                    copies.append([p.tobytes() if type(p) is ndarray else list(p) for p in value])
+                else:
+                    copies.append(list(value))
+            batch = Batch(num_rows, dict(arrays), copies)
+        except Exception as error:  # noqa: BLE001  the engine's run is worth more than these steps
+            self._fault(f"steps were not recorded: {type(error).__name__}: {error}")
+            self._malformed += num_rows if type(num_rows) is int and 0 < num_rows <= MAX_STEPS else 1
+            return
+        self._put(batch)
+
+    def request(self, request: str, /, **fields: Any) -> None:
+        """Describes a request; its steps may come before or after."""
+        self._put(Item("request", {"request": request, **fields}))
+
+    def amend(self, **fields: Any) -> None:
+        """Overrides header facts that are known only now, key by key."""
+        self._put(Item("amend", fields))
+
+    def tokens(
+        self, *, target: Mapping[int, str] | None = None, draft: Mapping[int, str] | None = None
+    ) -> None:
+        """Gives token texts."""
+        self._put(Item("tokens", {"target": target, "draft": draft}))
+
+    def reference(self, *, boundary: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Gives the fingerprints of one boundary of one reference forward."""
+        self._put(Item("reference", {"boundary": boundary, "rows": rows}))
+
+    def gap(self, *, lost: int, reason: str) -> None:
+        """Declares steps that were offered and not recorded."""
+        self._put(Item("gap", {"lost": lost, "reason": reason}))
+
+    def _put(self, item: Item | Batch) -> None:
+        if self._closing:
+            return
+        rows = item.num_rows
+        if self._given_rows - self._taken_rows > QUEUE_LIMIT:
+            self._lost += rows
+            return
+        self._given_rows += rows
+        self._queue.append(item)
+
+    # --- called by whoever owns the writer ---
+
+    def flush(self, timeout: float = 5.0) -> bool:
+        """Waits until everything given so far is in the file; False when it is not in time."""
+        deadline = time.monotonic() + timeout
+        self._wake()
+        while (self._queue or self._busy) and time.monotonic() < deadline:
+            if not self._thread.is_alive():
+                break
+            time.sleep(min(self._interval, 0.002))
+        return not self._queue and not self._busy
+
+    def close(self, end: Mapping[str, Any] | None = None) -> None:
+        """Writes what is left, the index and the end record; a second call does nothing.
+
+        Args:
+            end: the end record's fields; totals are filled in when it is not given.
+
+        Raises:
+            RecorderError: a strict writer met a fault.
+        """
+        if self._closing:
+            return
+        self._stop()
+        try:
+            self._packer.close(end)
+        except Exception as error:  # noqa: BLE001  the engine's run is worth more than our end record
+            self._fault(f"the trace was not closed: {type(error).__name__}: {error}")
+        if self.strict and self.failed is not None:
+            raise RecorderError(self.failed)
+
+    def abandon(self) -> None:
+        """Closes the file and removes it: nothing worth keeping was written."""
+        if self._is_detached:
+            return
+        self._stop()
+        self._packer.abandon()
+
+    def _stop(self) -> None:
+        self._closing = True
+        self._wake()
+        self._thread.join()
+
+    def _detach(self) -> None:
+        self._closing = self._is_detached = True
+        self._packer.detach()
+
+    def _wake(self) -> None:
+        with suppress(RuntimeError):  # it is awake
+            self._nap.release()
+
+    def __enter__(self) -> TraceWriter:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    # --- the writing thread ---
+
+    def _fault(self, sentence: str) -> None:
+        if self.failed is None:
+            self.failed = f"{self.path}: {sentence}"
+            logger.warning("%s", self.failed)
+
+    def _work(self) -> None:
+        while True:
+            closing = self._closing
+            self._busy = True
+            try:
+                self._drain()
+            except Exception as error:  # noqa: BLE001  whatever it is, the next steps are recorded
+                self._fault(f"{type(error).__name__}: {error}; some steps are not in the trace")
+            self._busy = False
+            if closing and not self._queue:
+                return
+            if not closing:
+                self._nap.acquire(timeout=self._interval)
+
+    def _drain(self) -> None:
+        """Writes what waits."""
+        items: list[Item | Batch] = []
+        while self._queue and len(items) < ITEMS_AT_ONCE:
+            items.append(self._queue.popleft())
+        self._taken_rows += sum(item.num_rows for item in items)
+        lost, self._lost = self._lost, 0
+        malformed, self._malformed = self._malformed, 0
+        for number, reason in ((lost, "queue full"), (malformed, "malformed")):
+            if number:
+                items.append(Item("gap", {"lost": number, "reason": reason}))
+        if items:
+            self._packer.write(items)
+        else:
+            self._packer.idle()
+
+
+def _detach_after_fork(writer: TraceWriter) -> None:
+    """In a forked child the writer is silent: its thread and its file belong to the parent."""
+    if not hasattr(os, "register_at_fork"):
+        return
+    reference = weakref.ref(writer)
+
+    def silence() -> None:
+        writer = reference()
+        if writer is not None:
+            writer._detach()
+
+    os.register_at_fork(after_in_child=silence)
+
+
+def _utc_now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
