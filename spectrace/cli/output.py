@@ -1,0 +1,103 @@
+"""What a command says: data to stdout, talk and progress to stderr.
+
+Owns numbers as text, tables, JSON and the progress bar. Chooses no exit code and reads no trace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+
+from spectrace.format.jsonl import json_line
+from spectrace.format.text import visible
+
+_BATCH = 200
+"""Lines handed to stdout in one piece when it is no terminal."""
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Prints lines as they come; in batches into a file or a pipe, where a call per line would cost most."""
+    size = 1 if sys.stdout.isatty() else _BATCH
+    batch: list[str] = []
+    for line in lines:
+        batch.append(line)
+        if len(batch) >= size:
+            sys.stdout.write("\n".join(batch) + "\n")
+            batch.clear()
+    if batch:
+        sys.stdout.write("\n".join(batch) + "\n")
+
+
+def print_json(value: Mapping[str, Any]) -> None:
+    """Prints one JSON object in ASCII; a number that JSON lacks is a text, as in JSON lines."""
+    click.echo(json.dumps(json.loads(json_line(value)), indent=2))
+
+
+def say(sentence: str) -> None:
+    """Tells the person something that is not data."""
+    click.echo(sentence, err=True)
+
+
+def has_colour() -> bool:
+    """Whether stdout shows colour and nobody asked for none."""
+    context = click.get_current_context(silent=True)
+    chosen = None if context is None else context.color
+    return sys.stdout.isatty() if chosen is None else chosen
+
+
+def shown(path: str | Path) -> str:
+    """A path as it is printed: control characters as escapes, a backslash as it is."""
+    return visible(os.fspath(path)).replace("\\\\", "\\")
+
+
+def number(value: float | int | None, digits: int = 3) -> str:
+    """A number as people read it; a dash when there is none.
+
+    >>> number(1234567), number(0.5), number(None)
+    ('1,234,567', '0.500', '-')
+    """
+    if value is None:
+        return "-"
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Lines of a table; the first column is text, the others are numbers.
+
+    >>> list(table(["request", "steps"], [["r0", "12"]]))
+    ['request  steps', 'r0          12']
+    """
+    widths = [max(map(len, column)) for column in zip(heads, *rows, strict=True)]
+    for first, *others in [heads, *rows]:
+        cells = [first.ljust(widths[0]), *(c.rjust(w) for c, w in zip(others, widths[1:], strict=True))]
+        yield "  ".join(cells).rstrip()
+
+
+@contextmanager
+def progress(label: str, length: int | None) -> Iterator[Callable[[int], None]]:
+    """A progress bar on stderr, silent unless that is a terminal.
+
+    Args:
+        label: what is going on.
+        length: how much there is to do; None or 0 when nobody knows.
+
+    Yields:
+        A function to call with how much has been done so far.
+    """
+    if not sys.stderr.isatty():
+        yield lambda done: None
+        return
+    if not length:
+        yield lambda done: click.echo(f"\r{label}  {done:,}", nl=False, err=True)
+        click.echo(err=True)
+        return
+    with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
+        yield lambda done: bar.update(done - bar.pos)
+        bar.update(length - bar.pos)

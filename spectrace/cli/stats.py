@@ -1,0 +1,227 @@
+"""`spectrace stats`: counts and every named metric of a run, from the index alone.
+
+Costs the same for a thousand and for ten million steps; only `--by request` reads the steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+import spectrace
+from spectrace.analysis.acceptance import METRICS, PositionCounts, per_position
+from spectrace.analysis.requests import per_request
+from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
+from spectrace.cli.arguments import TRACE, json_option
+from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
+from spectrace.format.counts import Counts
+from spectrace.format.text import visible
+
+if TYPE_CHECKING:
+    from spectrace import Run, Trace
+
+LEGEND = (
+    "A proposal is a step with draft tokens; accepted and drafted count draft tokens,",
+    "accept length adds the target's own token, one per proposal. Per position:",
+    "unconditional = accepted / proposals, given proposed = accepted / proposed,",
+    "conditional = accepted / proposals that accepted all before and proposed here.",
+)
+
+
+@click.command("stats")
+@click.argument("traces", metavar="TRACE...", type=TRACE, nargs=-1, required=True)
+@click.option("--by", type=click.Choice(["request"]), help="Also one line per request: reads every step.")
+@json_option("one JSON object")
+def command(traces: tuple[Path, ...], by: str | None, as_json: bool) -> None:
+    """Print counts and every named metric of a run.
+
+    Several TRACEs are the files of one run: its ranks, or the segments of a flight recorder.
+    """
+    with spectrace.open(list(traces) if len(traces) > 1 else traces[0]) as trace:
+        if as_json:
+            print_json({**summary(trace), **({"by_request": _by_request(trace)} if by else {})})
+            return
+        print_summary(trace)
+        if by:
+            print_lines(["", *_request_table(_by_request(trace))])
+
+
+def print_summary(trace: Trace) -> None:
+    """Prints what `stats` prints without options; `view` and `demo` do so where there is no terminal."""
+    print_lines(_text(trace, trace.counts))
+
+
+def summary(trace: Trace) -> dict[str, Any]:
+    """The same as one JSON object; a metric that cannot be computed is null."""
+    counts = trace.counts
+    baseline = trace.run.baseline
+    return {
+        "paths": [str(path) for path in trace.paths],
+        "state": trace.state,
+        "problems": list(trace.problems),
+        "gaps": [{"lost": gap.lost, "reason": gap.reason} for gap in trace.gaps],
+        "requests": len(trace.requests),
+        "counts": counts.to_mapping(),
+        "metrics": {metric.name: metric.value(counts) for metric in METRICS},
+        "positions": [_position(entry) for entry in per_position(counts)],
+        "times": {
+            **{f"mean_{phase}": mean_ns(counts, phase) for phase in PHASES},
+            "token_ns": token_ns(counts),
+            "baseline": baseline,
+            "speedup": speedup(counts, baseline),
+        },
+    }
+
+
+# --- as text ---------------------------------------------------------------------------------------
+
+
+def _text(trace: Trace, counts: Counts) -> Iterator[str]:
+    yield from _head(trace)
+    yield ""
+    yield from _counts(trace, counts)
+    yield ""
+    for metric in METRICS:
+        name = metric.name.replace("_", " ")
+        yield f"{name:<27}{number(metric.value(counts)):>10}  {metric.formula}"
+    yield ""
+    yield from _position_table(counts)
+    if counts.timed:
+        yield ""
+        yield from _times(trace, counts)
+    yield ""
+    yield from LEGEND
+
+
+def _head(trace: Trace) -> Iterator[str]:
+    """What was opened, what ran, and what is wrong with the file."""
+    for path in trace.paths:
+        yield f"{shown(path)}: {_STATES.get(trace.state, trace.state)}"
+    if facts := [fact for fact in _facts(trace.run) if fact]:
+        yield visible(", ".join(facts))
+    for role, model in (("target", trace.run.target), ("draft", trace.run.draft)):
+        if model is not None and model.id is not None:
+            yield f"{role:<6}  {visible(model.id)}"
+    if trace.run.created is not None:
+        yield f"recorded {visible(trace.run.created)}"
+    for gap in trace.gaps:
+        yield f"lost: {number(gap.lost)} steps, {visible(gap.reason)}"
+    for problem in trace.problems:
+        yield f"problem: {visible(problem)}"
+
+
+def _facts(run: Run) -> Iterator[str | None]:
+    """How it ran, in the words of the header."""
+    yield run.method
+    yield None if run.verification is None else run.verification.rule
+    if run.engine is not None:
+        yield " ".join(word for word in (run.engine.name, run.engine.version) if word)
+
+
+_STATES = {
+    "closed": "closed",
+    "recording": "still being recorded",
+    "unclosed": "not closed: the recording process ended early; every whole step is shown",
+}
+
+
+def _counts(trace: Trace, counts: Counts) -> Iterator[str]:
+    rows = (
+        ("requests", number(len(trace.requests)), ""),
+        (
+            "steps",
+            number(counts.steps),
+            f"proposals {number(counts.proposals)}, not fully accepted {number(counts.rejected)}",
+        ),
+        ("drafted tokens", number(counts.drafted), ""),
+        ("accepted tokens", number(counts.accepted), ""),
+        ("emitted tokens", number(counts.emitted), ""),
+        ("final kinds", "", _tally(counts.final_kinds)),
+        ("stops", "", _tally(counts.stops)),
+        ("malformed steps", number(counts.malformed), "accepted more than they proposed"),
+    )
+    for name, value, note in rows:
+        if (name == "malformed steps" and not counts.malformed) or not (value or note):
+            continue
+        yield f"{name:<27}{value:>10}  {note}".rstrip()
+
+
+def _position_table(counts: Counts) -> Iterator[str]:
+    heads = ["position", "proposed", "accepted", "unconditional", "given proposed", "conditional"]
+    rows = [
+        [
+            str(entry.position),
+            number(entry.proposed),
+            number(entry.accepted),
+            number(entry.unconditional),
+            number(entry.given_proposed),
+            number(entry.conditional),
+        ]
+        for entry in per_position(counts)
+    ]
+    return table(heads, rows)
+
+
+def _times(trace: Trace, counts: Counts) -> Iterator[str]:
+    for phase in PHASES:
+        name = f"mean {phase.removesuffix('_ns')} time"
+        yield f"{name:<27}{_milliseconds(mean_ns(counts, phase)):>10}  ms per proposal"
+    each = _milliseconds(token_ns(counts))
+    yield f"{'time per token':<27}{each:>10}  ms: mean step time / emitted per proposal"
+    baseline = trace.run.baseline
+    gain = speedup(counts, baseline)
+    if baseline is not None and gain is not None:
+        plain = _milliseconds(baseline["token_ns"])
+        yield f"{'speedup':<27}{number(gain):>10}  times: {plain} ms without speculation"
+
+
+def _position(entry: PositionCounts) -> dict[str, Any]:
+    return {
+        "position": entry.position,
+        "proposed": entry.proposed,
+        "reached": entry.reached,
+        "accepted": entry.accepted,
+        "unconditional": entry.unconditional,
+        "given_proposed": entry.given_proposed,
+        "conditional": entry.conditional,
+    }
+
+
+def _tally(tally: Mapping[str, int]) -> str:
+    return ", ".join(f"{visible(word)} {number(count)}" for word, count in tally.items())
+
+
+def _milliseconds(nanoseconds: float | None) -> str:
+    return number(None if nanoseconds is None else nanoseconds / 1e6)
+
+
+# --- by request ------------------------------------------------------------------------------------
+
+
+def _by_request(trace: Trace) -> dict[str, dict[str, Any]]:
+    """Request name -> sums and metrics; those that need more than sums are left out."""
+    with progress("reading", len(trace.steps)) as show:
+        found = per_request(trace, show)
+    return {
+        name: {
+            **{key: getattr(counts, key) for key in _SUMS},
+            **{metric.name: metric.value(counts) for metric in METRICS},
+        }
+        for name, counts in found.items()
+    }
+
+
+_SUMS = ("steps", "proposals", "drafted", "accepted", "emitted")
+
+
+def _request_table(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    columns = ("proposals", "drafted", "accepted", "accept_length", "acceptance_rate", "alpha1")
+    heads = ["request", *(name.replace("_", " ") for name in columns)]
+    rows = [
+        [visible(name, limit=24), *(number(entry[column]) for column in columns)]
+        for name, entry in found.items()
+    ]
+    return table(heads, rows)

@@ -1,0 +1,160 @@
+"""`spectrace record` and `demo` with the real engine and the bundled models, on a CPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import spectrace
+import spectrace_demo
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+pytestmark = pytest.mark.engine
+
+TARGET = str(spectrace_demo.target_path())
+DRAFT = str(spectrace_demo.draft_path())
+
+
+@pytest.fixture(autouse=True)
+def _declared_recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    """Use the recorder of this tree, whether or not it is installed; leave transformers' log as it was."""
+    from transformers.utils import logging
+
+    entry = EntryPoint("transformers", "spectrace_transformers.generation:generate", "spectrace.recorders")
+    monkeypatch.setattr("spectrace.cli.record.entry_points", lambda group: [entry])
+    monkeypatch.chdir(tmp_path)
+    before = logging.get_verbosity()
+    yield
+    logging.set_verbosity(before)
+    logging.enable_progress_bar()
+
+
+def _record(run: Run, *arguments: str) -> dict[str, Any]:
+    """Record two short texts on the CPU; the summary."""
+    prompts = [word for prompt in spectrace_demo.prompts()[:2] for word in ("--prompt", prompt)]
+    found = run(
+        *("record", "--target", TARGET, *prompts, "-o", "run.spectrace", "--json", "--overwrite"),
+        *("--max-new-tokens", "12", "--device", "cpu", *arguments),
+    )
+    assert found.code == 0, found.err
+    summary: dict[str, Any] = json.loads(found.out)
+    return summary
+
+
+@pytest.mark.parametrize(
+    ("arguments", "method"),
+    [
+        (["--draft", DRAFT], "draft_model"),
+        (["--prompt-lookup", "3"], "ngram"),
+        (["--early-exit", "1"], "early_exit"),
+    ],
+)
+def test_each_way_to_propose_keeps_greedy_output(run: Run, arguments: list[str], method: str) -> None:
+    """Speculation changes no greedy token, and plain time per token is stored beside the comparison."""
+    summary = _record(run, *arguments, "--compare-baseline")
+    baseline = summary["times"]["baseline"]
+    assert baseline["difference"] is None
+    assert baseline["compared_tokens"] == summary["counts"]["emitted"] > 12
+    assert baseline["token_ns"] > 0
+    assert summary["requests"] == 2
+    with spectrace.open("run.spectrace") as trace:
+        assert trace.run.method == method
+
+
+def test_proposals_are_as_long_as_asked_for(run: Run) -> None:
+    """--num-draft-tokens switches off schedules and thresholds: only the length limit cuts a proposal."""
+    _record(run, "--draft", DRAFT, "--num-draft-tokens", "3")
+    with spectrace.open("run.spectrace") as trace:
+        last = {step.request: step.step for step in trace}
+        lengths = {len(step.proposal_ids) for step in trace if step.step < last[step.request] - 2}
+    assert lengths == {3}
+
+
+def test_a_seed_makes_sampling_repeatable(run: Run) -> None:
+    """The same seed samples the same tokens; another one does not."""
+    texts = []
+    for seed in ("1", "1", "2"):
+        _record(run, "--draft", DRAFT, "--temperature", "1.5", "--seed", seed)
+        with spectrace.open("run.spectrace") as trace:
+            texts.append([step.emitted_ids for step in trace])
+            assert trace.run.sampling is not None
+            assert trace.run.sampling.seed == int(seed)
+    assert texts[0] == texts[1] != texts[2]
+
+
+def test_sampling_is_timed_and_not_compared(run: Run) -> None:
+    """Two samples differ by right: --compare-baseline then only measures."""
+    baseline = _record(run, "--draft", DRAFT, "--temperature", "1", "--compare-baseline")["times"]["baseline"]
+    assert set(baseline) == {"token_ns"}
+
+
+def test_a_difference_is_found_with_its_gap(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A token that the target did not want is named with what it wanted and by how much."""
+    from spectrace_transformers import generation
+
+    plain_run = generation._run
+
+    def tampered(models: Any, inputs: Any, options: dict[str, Any], *rest: Any) -> Any:
+        outputs = plain_run(models, inputs, options, *rest)
+        if "assistant_model" in options:
+            outputs[1].new_ids[3] += 1
+        return outputs
+
+    monkeypatch.setattr(generation, "_run", tampered)
+    prompts = [word for prompt in spectrace_demo.prompts()[:2] for word in ("--prompt", prompt)]
+    found = run(
+        *("record", "--target", TARGET, "--draft", DRAFT, *prompts, "-o", "run.spectrace"),
+        *("--max-new-tokens", "8", "--device", "cpu", "--compare-baseline"),
+    )
+    assert found.code == 1
+    assert "DIFFERENT greedy output: prompt 1, new token 3 is " in found.out
+    with spectrace.open("run.spectrace") as trace:
+        assert trace.run.baseline is not None
+        difference = trace.run.baseline["difference"]
+    assert difference["logit_gap"] > 0
+    assert difference["with_speculation"] == difference["without"] + 1
+
+
+def test_a_folder_that_transformers_cannot_load_is_a_sentence(run: Run) -> None:
+    """A broken checkpoint is one and names the folder; an existing trace is not touched by the attempt."""
+    Path("broken").mkdir()
+    (Path("broken") / "config.json").write_text('{"model_type": "llama", "hidden_size": 8}')
+    Path("run.spectrace").write_text("precious")
+    found = run(
+        *("record", "--target", "broken", "--prompt-lookup", "2", "--prompt", "x", "-o", "run.spectrace"),
+        "--overwrite",
+    )
+    assert found.code == 1
+    assert found.err.startswith("spectrace: transformers: broken cannot be loaded: ")
+    assert len(found.err.splitlines()) == 1
+    assert Path("run.spectrace").read_text() == "precious"
+
+
+def test_a_chat_needs_a_template(run: Run) -> None:
+    """--chat on a base model says what is missing."""
+    found = run(
+        *("record", "--target", TARGET, "--draft", DRAFT, "--prompt", "x", "-o", "run.spectrace", "--chat")
+    )
+    assert found.code == 1
+    assert found.err.startswith("spectrace: transformers: --chat: ")
+    assert not Path("run.spectrace").exists()
+
+
+def test_demo_runs_from_nothing(run: Run) -> None:
+    """The newcomer's first command records, sums up and says what to do next, with no network."""
+    found = run("demo", "-o", "demo.spectrace")
+    assert found.code == 0
+    with spectrace.open("demo.spectrace") as trace:
+        assert len(trace.requests) == len(spectrace_demo.prompts())
+        assert trace.state == "closed"
+        assert trace.token_text(trace.steps[1].emitted_ids[0]) is not None
+    assert found.out.endswith("next: spectrace view demo.spectrace\n")

@@ -1,0 +1,120 @@
+"""`spectrace stats`: the state of a file is always said, and steps are only read when asked for."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from spectrace import TraceWriter
+from spectrace.analysis.acceptance import METRICS
+from spectrace.format.tracefile import TraceFile
+from spectrace.testing import step_fields, write_trace
+
+if TYPE_CHECKING:
+    from tests.cli.conftest import Run
+
+
+def _stats(run: Run, *arguments: str | Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run("stats", "--json", *arguments).out)
+    return found
+
+
+def test_every_metric_is_printed_with_its_formula(trace: Path, run: Run) -> None:
+    """What is computed is named and explained where it is printed."""
+    text, data = run("stats", "run.spectrace").out, _stats(run, "run.spectrace")
+    assert list(data["metrics"]) == [metric.name for metric in METRICS]
+    for metric in METRICS:
+        line = next(
+            line for line in text.splitlines() if line.startswith(metric.name.replace("_", " ") + "  ")
+        )
+        assert line.endswith(metric.formula)
+        assert f"{data['metrics'][metric.name]:.3f}" in line
+
+
+def test_steps_are_read_only_for_by_request(trace: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stats of any size cost the index alone."""
+    expected = run("stats", "run.spectrace").out
+
+    def fail(*arguments: object) -> NoReturn:
+        raise AssertionError("a step was read")
+
+    for name in ("chunks", "chunk_at", "chunk"):
+        monkeypatch.setattr(TraceFile, name, fail)
+    assert run("stats", "run.spectrace").out == expected
+
+
+def test_requests_add_up_to_the_run(trace: Path, run: Run) -> None:
+    """`--by request` adds lines and changes none."""
+    data = _stats(run, "run.spectrace", "--by", "request")
+    for name in ("steps", "proposals", "drafted", "accepted", "emitted"):
+        assert sum(entry[name] for entry in data["by_request"].values()) == data["counts"][name]
+    assert run("stats", "run.spectrace", "--by", "request").out.startswith(run("stats", "run.spectrace").out)
+
+
+def test_a_trace_without_proposals_has_dashes_and_nulls(run: Run, tmp_path: Path) -> None:
+    """Missing is not zero."""
+    path = write_trace(tmp_path / "t", [{"proposal_ids": []}])
+    data, text = _stats(run, path), run("stats", path).out
+    assert set(data["metrics"].values()) == {None}
+    assert re.search(r"^accept length +-  1 \+ accepted", text, re.MULTILINE)
+
+
+def test_an_unclosed_trace_says_so(trace: Path, run: Run) -> None:
+    """A run that was killed opens, and its state is the first thing printed."""
+    whole = Path("run.spectrace").read_bytes()
+    cut = Path("cut.spectrace")
+    cut.write_bytes(whole[: len(whole) // 2])
+    data, text = _stats(run, cut), run("stats", cut).out
+    assert data["state"] == "unclosed"
+    assert text.startswith("cut.spectrace: not closed: ")
+    assert [f"problem: {sentence}" in text for sentence in data["problems"]] == [True] * len(data["problems"])
+    assert data["problems"]
+
+
+def test_declared_losses_are_shown(run: Run, tmp_path: Path) -> None:
+    """Steps that the recorder offered and could not write are part of the answer."""
+    path = tmp_path / "t"
+    with TraceWriter(path, {}) as writer:
+        writer.step(step_fields())
+        writer.gap(lost=7, reason="disk full")
+    assert _stats(run, path)["gaps"] == [{"lost": 7, "reason": "disk full"}]
+    assert "lost: 7 steps, disk full\n" in run("stats", path).out
+
+
+def test_several_files_are_one_run(run: Run, tmp_path: Path) -> None:
+    """Ranks are added up, given one by one or as their folder."""
+    for rank in range(2):
+        write_trace(tmp_path / f"rank{rank}.spectrace", [{"request": f"r{rank}", "rank": rank}] * 3)
+    files = sorted(tmp_path.glob("*.spectrace"))
+    data = _stats(run, *files)
+    assert (data["counts"]["steps"], data["requests"]) == (6, 2)
+    assert _stats(run, tmp_path) == data
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {"baseline": 7, "target": 7, "engine": [1], "method": {"a": 1}, "created": [1]},
+        {"baseline": {"token_ns": "x", "compared_tokens": "y", "difference": 3}, "engine": {"name": 7}},
+        {"baseline": {"token_ns": [], "difference": {"token": "x"}}, "verification": "greedy"},
+    ],
+)
+def test_a_header_of_wrong_types_is_no_exception(run: Run, tmp_path: Path, header: dict[str, Any]) -> None:
+    """What a stranger's header holds instead of what belongs there is left out, and said."""
+    path = write_trace(tmp_path / "t", [{"step_ns": 5}], run=header)
+    found = run("stats", path)
+    assert (found.code, found.err) == (0, "")
+    assert "problem: run: " in found.out
+    assert run("stats", "--json", path).code == 0
+
+
+def test_a_header_with_impossible_numbers_is_still_json(run: Run, tmp_path: Path) -> None:
+    """NaN out of a stranger's header is text in JSON and no exception."""
+    steps = [{"step_ns": 5, "num_accepted": 1}]
+    path = write_trace(tmp_path / "t", steps, run={"baseline": {"token_ns": float("nan")}})
+    assert _stats(run, path)["times"]["speedup"] == "NaN"
+    assert run("stats", path).code == 0
