@@ -1,0 +1,46 @@
+"""A screen that acts on each key before the next one is looked at.
+
+Textual hands a key to a widget, then to its parents, then to the app, each with a queue of its own: keys
+that arrive in one burst overtake what the first of them set in motion. Here the app hands every key to
+the screen on top and waits until it has been acted on.
+"""
+
+from __future__ import annotations
+
+from textual import events
+from textual.screen import Screen
+
+
+class KeyScreen(Screen[None]):
+    """Takes keys in the order in which they were typed, those before the first paint included."""
+
+    AUTO_FOCUS = ""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._early: list[events.Key] | None = []
+
+    async def take_key(self, event: events.Key) -> None:
+        """Acts on one key, at once or as soon as the screen has its size."""
+        if self._early is not None:
+            self._early.append(event)
+        elif not self.take_text(event):
+            await self._run_binding(event.key)
+
+    def take_text(self, event: events.Key) -> bool:
+        """Takes a key as text, for a prompt or a count; False when it is a command."""
+        return False
+
+    async def start_taking_keys(self) -> None:
+        """The screen has its size: acts on what was typed before."""
+        while self._early:
+            early = self._early.pop(0)
+            if not self.take_text(early):
+                await self._run_binding(early.key)
+        self._early = None
+
+    async def _run_binding(self, key: str) -> None:
+        bindings = self._bindings.key_to_bindings.get(key, ())
+        for binding in bindings:
+            if await self.app.run_action(binding.action, default_namespace=self):
+                return

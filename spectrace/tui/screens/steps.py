@@ -1,0 +1,259 @@
+"""The main screen: the list of steps, and the step under the cursor below it.
+
+Lays the terminal out and hands lines to the widgets. Where the reader is and where keys lead stands in
+`moving`; what a line says is made elsewhere; what takes long runs in the app's workers.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.timer import Timer
+
+from spectrace.tui.keys import KEYS
+from spectrace.tui.layout import layout_for
+from spectrace.tui.loader import Facts, Loader
+from spectrace.tui.messages import StepClicked
+from spectrace.tui.screens.help import HelpScreen
+from spectrace.tui.screens.moving import MovingScreen
+from spectrace.tui.spans import Line, Span
+from spectrace.tui.step_detail import detail_lines
+from spectrace.tui.step_row import TokenView, columns_for, list_head, step_line
+from spectrace.tui.summary import (
+    empty_lines,
+    header_line,
+    hint_line,
+    minimap_line,
+    place_text,
+    status_line,
+)
+from spectrace.tui.widgets.line_pane import LinePane
+from spectrace.tui.widgets.step_list import StepList
+
+DETAIL_DELAY = 0.03
+"""Seconds after the last key before the detail pane follows, so that a held key draws two lines."""
+_VIEWS: tuple[TokenView, ...] = ("text", "ids", "both")
+
+
+class StepsScreen(MovingScreen):
+    """Reads a trace step by step.
+
+    Args:
+        loader: the trace.
+        at: row to begin at.
+    """
+
+    BINDINGS = [
+        Binding(key.keys, key.action, key.description, id=key.id, tooltip=key.description, show=False)
+        for key in KEYS
+    ]
+
+    def __init__(self, loader: Loader, *, at: int | None, scrolls_by_line: bool) -> None:
+        super().__init__(loader, at)
+        self.view: TokenView = "text"
+        self.is_zoomed = False
+        self._facts: Facts = loader.facts
+        self._scrolls_by_line = scrolls_by_line
+        self._detail_timer: Timer | None = None
+        self._shares: list[float | None] = []
+
+    def compose(self) -> ComposeResult:
+        """Header, minimap, column names, list, detail, status, hints."""
+        yield LinePane(id="header")
+        yield LinePane(id="minimap")
+        yield LinePane(id="head")
+        yield StepList(self._list_line, scrolls_by_line=self._scrolls_by_line, id="steps")
+        yield LinePane(id="detail")
+        yield LinePane(id="status")
+        yield LinePane(id="hints")
+
+    @property
+    def steps(self) -> StepList:
+        """The list."""
+        return self.query_one(StepList)
+
+    def _pane(self, name: str) -> LinePane:
+        return self.query_one(f"#{name}", LinePane)
+
+    # --- what moving asks for ---
+
+    def put_cursor(self, row: int, scroll: int) -> None:
+        """Shows the cursor on a row."""
+        self.steps.set_cursor(row, scroll=scroll)
+
+    def page_rows(self) -> int:
+        """Rows of a page."""
+        return self.layout_now.list or self.layout_now.detail
+
+    def show_detail_soon(self) -> None:
+        """Shows the step when no further key comes at once."""
+        if self._detail_timer is not None:
+            self._detail_timer.stop()
+        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
+
+    # --- lines ---
+
+    def _list_line(self, row: int, is_cursor: bool) -> Line:
+        step, states = self.loader.states(row)
+        return step_line(row, step, states, self.loader, self._columns, view=self.view, is_cursor=is_cursor)
+
+    def _lay_out(self) -> None:
+        """Shares out the lines of the terminal, and what hangs on the width."""
+        width, height = self.app.size
+        self.layout_now = layout_for(width, height, is_zoomed=self.is_zoomed)
+        self._columns = columns_for(width, self.loader.total, self.loader.longest_request)
+        for name in ("minimap", "detail", "hints"):
+            pane, lines = self._pane(name), getattr(self.layout_now, name)
+            pane.styles.height = lines
+            pane.display = lines > 0
+        is_listed = self.layout_now.list > 0
+        self.steps.display = self._pane("head").display = is_listed
+        self.steps.set_total(self.loader.total)
+        self.steps.redraw()
+        self._shares = self.loader.minimap(width) if self.layout_now.minimap else []
+
+    def _show_all(self) -> None:
+        width = self.app.size.width
+        self._pane("header").show([header_line(self._facts, width)])
+        self._pane("head").show([list_head(self._columns)])
+        self._pane("hints").show([hint_line(width)])
+        self.show_place()
+        self._show_detail()
+
+    def show_place(self) -> None:
+        """What follows every key: status and minimap."""
+        width = self.app.size.width
+        total = self.loader.total
+        cell = self.row * width // total if total else None
+        self._pane("minimap").show([minimap_line(self._shares, cell)])
+        if self.prompt is not None:
+            typed = Span(self.prompt.shown(width - 2), "strong")
+            self._pane("status").show([[typed, Span(" ", "cursor")]])
+            return
+        place = place_text(self.row, total, self.position, self.num_tokens)
+        words = [self.word, *self.hunt.words(self.row)]
+        words += ["following" if self.viewer.is_following else ""]
+        words += ["" if self.view == "text" else {"ids": "token ids", "both": "ids and text"}[self.view]]
+        self._pane("status").show([status_line(place, words, width, count=self.count)])
+
+    def _show_detail(self) -> None:
+        height = self.layout_now.detail
+        if not height:
+            return
+        width = self.app.size.width
+        if not self.loader.total:
+            self._pane("detail").show(empty_lines(self._facts, width))
+            return
+        step, states = self.loader.states(self.row)
+        lines = detail_lines(
+            self.row, step, states, self.loader, position=self.position, width=width, height=height
+        )
+        self._pane("detail").show(lines)
+
+    # --- view and program ---
+
+    def action_toggle_tokens(self) -> None:
+        """Tokens as text, ids or both."""
+        self.taken_count()
+        self.view = _VIEWS[(_VIEWS.index(self.view) + 1) % len(_VIEWS)]
+        self.steps.redraw()
+        self.show_place()
+
+    def action_zoom(self) -> None:
+        """The step on the whole screen."""
+        self.taken_count()
+        self._set_zoom(True)
+
+    def action_back(self) -> None:
+        """Stops a search, else closes the step, else forgets count and search."""
+        self.taken_count()
+        if self.hunt.stop():
+            self.say("search stopped")
+        elif self.is_zoomed:
+            self._set_zoom(False)
+        else:
+            self.hunt.search = None
+            self.say("")
+
+    def _set_zoom(self, is_zoomed: bool) -> None:
+        self.is_zoomed = is_zoomed
+        self._lay_out()
+        self._show_all()
+        self.steps.set_cursor(self.row)
+
+    def action_help(self) -> None:
+        """Every key."""
+        self.taken_count()
+        self.app.push_screen(HelpScreen())
+
+    def action_redraw(self) -> None:
+        """Draws the screen again, after something else wrote over it."""
+        self.viewer.redraw()
+
+    def action_suspend(self) -> None:
+        """Back to the shell until fg."""
+        self.app.action_suspend_process()
+
+    def action_interrupt(self) -> None:
+        """Stops a search, else quits."""
+        if self.hunt.stop():
+            self.say("search stopped")
+        else:
+            self.app.exit()
+
+    def action_quit(self) -> None:
+        """Quits."""
+        self.app.exit()
+
+    # --- following ---
+
+    def action_follow(self) -> None:
+        """Follows the trace while it grows, or stops."""
+        self.taken_count()
+        if self.viewer.is_following:
+            self.viewer.stop_following()
+            self.say("no longer following")
+        elif self._facts.state == "closed":
+            self.say("this trace is closed: no step will be added")
+        else:
+            self.viewer.follow()
+            self.go_to(self.loader.total - 1)
+
+    def on_trace_grew(self) -> None:
+        """New steps, or the writer is gone."""
+        was_last = self.row >= self.steps.total - 1
+        before, self._facts = self._facts.state, self.loader.facts
+        self._lay_out()
+        if self._facts.state != before:
+            is_gone = self._facts.state == "unclosed"
+            self.word = "the recorder ended without closing" if is_gone else "the recording was closed"
+        self._show_all()
+        if was_last and self.viewer.is_following:
+            self.go_to(self.loader.total - 1, self.word)
+
+    def on_requests_counted(self) -> None:
+        """The header can say how many requests there are."""
+        self._facts = self.loader.facts
+        self._pane("header").show([header_line(self._facts, self.app.size.width)])
+
+    # --- what Textual tells ---
+
+    def on_step_clicked(self, message: StepClicked) -> None:
+        """The mouse points at a step."""
+        self.go_to(message.row)
+
+    async def on_resize(self) -> None:
+        """Lays everything out for this size."""
+        self._lay_out()
+        self._show_all()
+        if self._early is not None:
+            self.call_after_refresh(self._begin)
+
+    async def _begin(self) -> None:
+        """The list has its height."""
+        self.go_to(self.row, self._facts.problems[0] if self._facts.problems else "")
+        self._show_detail()
+        await self.start_taking_keys()
+        self.viewer.is_drawn = True
+        self.refresh()
+        self.viewer.count_requests()

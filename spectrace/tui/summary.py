@@ -1,0 +1,156 @@
+"""The lines around the list: facts about the run, minimap, where the cursor is, which keys help.
+
+Plain words from facts that were found elsewhere; what does not fit is left out by importance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from spectrace.tui.keys import GROUP_TITLES, KEYS
+from spectrace.tui.loader import Facts
+from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, width_of
+
+STATES = {
+    "closed": "closed",
+    "recording": "being recorded",
+    "unclosed": "ended without closing",
+}
+_BARS = " ▁▂▃▄▅▆▇█"
+
+
+def header_line(facts: Facts, width: int) -> Line:
+    """The run in one line."""
+    state_role: Role = "plain" if facts.state == "closed" else "warning"
+    # In reading order, each with what it is worth: the least worth goes first when there is no room.
+    parts = [
+        (6, Span(clip(facts.name, 32), "strong")),
+        (7, Span(_number_of(facts.steps, "step"))),
+        (2, Span(_number_of(facts.requests, "request"))),
+        (4, Span(f"accept length {_ratio(facts.accept_length)} tokens per step")),
+        (5, Span(f"accept length {_ratio(facts.accept_length)}")),
+        (3, Span(f"acceptance {_percent(facts.acceptance_rate)}")),
+        (9, Span(STATES.get(facts.state, facts.state), state_role)),
+    ]
+    if facts.lost:
+        parts.append((8, Span(f"{_number_of(facts.lost, 'step')} lost", "warning")))
+    if facts.problems:
+        parts.append((8, Span(f"{len(facts.problems)} damaged", "warning")))
+    long, short = parts[3], parts[4]
+    shown = [part for part in parts if part[1].text and part is not short]
+    if _width(shown) > width:
+        shown = [part for part in parts if part[1].text and part is not long]
+    while len(shown) > 1 and _width(shown) > width:
+        shown.remove(min(shown, key=lambda part: part[0]))
+    line: Line = [Span(" ")]
+    for _, span in shown:
+        line += [*([Span("  ")] if len(line) > 1 else []), span]
+    return clip_line(line, width)
+
+
+def _width(parts: Sequence[tuple[int, Span]]) -> int:
+    return width_of([span for _, span in parts]) + 2 * len(parts) - 1
+
+
+def _number_of(count: int | None, thing: str) -> str:
+    if count is None:
+        return ""
+    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
+
+
+def _ratio(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"
+
+
+def minimap_line(shares: Sequence[float | None], cursor: int | None) -> Line:
+    """One cell per part of the trace, the higher the more of its steps had a rejection."""
+    bars = "".join(" " if share is None else _bar(share) for share in shares)
+    if cursor is None or not 0 <= cursor < len(bars):
+        return [Span(bars, "dim")]
+    return [
+        Span(bars[:cursor], "dim"),
+        Span("^" if bars[cursor] == " " else bars[cursor], "cursor"),
+        Span(bars[cursor + 1 :], "dim"),
+    ]
+
+
+def _bar(share: float) -> str:
+    return _BARS[min(max(round(share * (len(_BARS) - 2)) + 1, 1), len(_BARS) - 1)]
+
+
+def place_text(row: int, total: int, position: int, num_tokens: int) -> str:
+    """Where the cursor is."""
+    if not total:
+        return "no step"
+    token = f"  token {position}/{num_tokens}" if num_tokens else ""
+    return f"step {row:,}/{total:,}{token}"
+
+
+def status_line(place: str, words: Sequence[str], width: int, *, count: str = "") -> Line:
+    """Where the cursor is, then what is going on; digits typed so far at the end."""
+    rest = "  ".join(word for word in words if word)
+    line = clip_line([Span(f" {place}"), Span(f"  {rest}", "strong" if rest else "plain")], width)
+    if count:
+        line = clip_line(line, width - len(count) - 1)
+        gap = width - width_of(line) - len(count)
+        line += [Span(" " * gap), Span(count, "strong")]
+    return line
+
+
+_HINTS = (
+    "move.down",
+    "hunt.first",
+    "hunt.next",
+    "search.start",
+    "move.right",
+    "view.tokens",
+    "system.help",
+    "system.quit",
+)
+
+
+def hint_line(width: int) -> Line:
+    """The few keys that matter here; the last ones, help and quit, always stay."""
+    words = {key.id: key.hint for key in KEYS}
+    hints = [words[name] for name in _HINTS]
+    while len(hints) > 2 and len("  ".join(hints)) + 1 > width:
+        hints.pop(-3)
+    return clip_line([Span(" " + "  ".join(hints), "dim")], width)
+
+
+def help_lines(width: int) -> list[Line]:
+    """Every key by group, then what the marks mean."""
+    lines: list[Line] = []
+    for group, title in GROUP_TITLES.items():
+        lines.append([Span(title, "strong")])
+        for key in KEYS:
+            if key.group == group:
+                lines.append([Span("  "), Span(left(key.shown, 14), "strong"), Span(key.description)])
+    lines += [
+        [Span("Marks", "strong")],
+        [Span("  "), Span(left("=token", 14), "accepted"), Span("accepted")],
+        [Span("  "), Span(left("xfox", 4), "rejected"), Span("→"), Span(left("dog", 9), "wanted"),
+         Span("the first rejected token, and what was committed instead")],
+        [Span("  "), Span(left("·token", 14), "dim"), Span("not reached: after a rejection")],
+        [Span("  "), Span(left("-token", 14), "dim"), Span("tree: another child was accepted here")],
+        [Span("  "), Span(left("+token", 14), "bonus"), Span("the target's own token after full acceptance")],
+        [Span("  "), Span(left("▁▄█", 14), "dim"), Span("second row: share of steps with a rejection")],
+    ]  # fmt: skip
+    return [clip_line([Span(" "), *line], width) for line in lines]
+
+
+def empty_lines(facts: Facts, width: int) -> list[Line]:
+    """What to do with a trace that holds no step."""
+    words = {
+        "recording": "No step has been recorded yet. Press F to follow: steps appear as they come.",
+        "closed": "The recorder closed this trace without a single step: nothing was generated inside it.",
+        "unclosed": "The recorder ended before its first step was written.",
+    }
+    lines: list[Line] = [[], [Span("This trace holds no step.", "strong")]]
+    lines.append([Span(words.get(facts.state, ""))])
+    lines += [[Span(problem, "warning")] for problem in facts.problems[:4]]
+    return [clip_line([Span("  "), *line], width) for line in lines]

@@ -1,0 +1,283 @@
+"""The main screen: what it shows, where keys lead, at several sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual.binding import Binding
+
+from spectrace.tui.keys import KEYS
+from spectrace.tui.screens.help import HelpScreen
+from spectrace.tui.screens.steps import StepsScreen
+from spectrace.tui.terminal import Terminal, terminal_of
+from tests.tui.driving import viewing
+from tests.tui.traces import make_trace
+
+SIZES = [(80, 24), (140, 40)]
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A trace of a thousand steps, ten to a request."""
+    return make_trace(tmp_path_factory.mktemp("traces") / "run.spectrace", 1000)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_step_is_one_row_told_by_glyphs(trace: Path, size: tuple[int, int]) -> None:
+    """Accepted part, first rejected token with what the target wanted, and what was not reached."""
+    async with viewing(trace, size=size) as driven:
+        row = driven.row_of("  1 req-000")
+        assert "1/3" in row
+        assert "= quick x brown→ brown · fox" in row
+        assert "3.5" in row
+        full = driven.row_of("  3 req-000")
+        assert "= fox = dog =ing + 世界" in full
+        assert "> " in driven.row_of("  0 req-000")
+
+
+async def test_the_header_says_what_this_is_in_words(trace: Path) -> None:
+    """File, steps, requests, accept length, acceptance and whether it was closed."""
+    async with viewing(trace, size=(140, 40)) as driven:
+        head = driven.lines[0]
+    for words in ("run.spectrace", "1,000 steps", "100 requests", "accept length 2.50", "50.0 %", "closed"):
+        assert words in head
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_detail_pane_shows_raw_id_mapped_id_text_and_the_targets_side(
+    trace: Path, size: tuple[int, int]
+) -> None:
+    """For the token under the cursor and its neighbours, with the top alternatives of both sides."""
+    async with viewing(trace, size=size) as driven:
+        await driven.press("j")
+        assert "step 1 · request req-000 step 1 · position 11 · corrected" in driven.text
+        row = driven.row_of(">1")
+        for words in ("x", "2", '102 " brown"', "-0.250", "-2.000", "2", "1.00"):
+            assert words in row
+        assert '0 " the" -0.500' in driven.row_of("draft's top @1")
+        assert '103 " fox" -0.250' in driven.row_of("target's top @1")
+        assert "draft KV 9" in driven.text
+        assert "B(3) rms 1.500" in driven.text
+
+
+async def test_h_and_l_move_the_token_cursor(trace: Path) -> None:
+    """The detail pane follows within the step and stops at its ends."""
+    async with viewing(trace) as driven:
+        await driven.press("j", "l")
+        assert driven.steps.position == 2
+        assert "draft's top @2" in driven.text
+        await driven.press("l", "l", "h", "h", "h", "h")
+        assert driven.steps.position == 0
+
+
+@pytest.mark.parametrize(
+    ("keys", "row"),
+    [
+        (["j", "j", "k"], 1),
+        (["down", "down", "up"], 1),
+        (["5", "j"], 5),
+        (["G"], 999),
+        (["end"], 999),
+        (["G", "g"], 0),
+        (["1", "2", "3", "G"], 123),
+        (["1", "2", "3", "g"], 123),
+        ([":", "1", ",", "0", "0", "enter"], 100),
+        (["1", "2", "escape", "j"], 1),
+        (["f"], 0),
+        (["3", "j", "e"], 4),
+        (["5", "j", "E"], 4),
+        (["]", "]", "["], 1),
+        (["3", "e"], 4),
+        (["}"], 10),
+        (["}", "}", "{"], 10),
+        (["}", "."], 11),
+        (["}", ".", ","], 10),
+        (["9", "9", "9", "9", "G"], 999),
+    ],
+)
+async def test_keys_lead_to_steps(trace: Path, keys: list[str], row: int) -> None:
+    """Moving, counts, divergences, requests: each key goes where its help says."""
+    async with viewing(trace) as driven:
+        await driven.press(*keys)
+        assert driven.steps.row == row
+        assert f"> {row:>4}" in driven.text.replace(",", "")
+        assert f"step {row:,}/1,000" in driven.text
+
+
+@pytest.mark.parametrize("keys", [["space", "b"], ["pagedown", "pageup"], ["ctrl+d", "ctrl+u"]])
+async def test_pages_go_and_come_back(trace: Path, keys: list[str]) -> None:
+    """A page down moves the view along, a page up brings it back."""
+    async with viewing(trace) as driven:
+        await driven.press("5", "0", "G", keys[0])
+        there = driven.steps.row
+        assert there > 52
+        assert f"{there} req-" in driven.text
+        await driven.press(keys[1])
+        assert driven.steps.row == 50
+
+
+async def test_the_cursor_stays_in_view_wherever_it_goes(trace: Path) -> None:
+    """After jumps and resizes the row under the cursor is on the screen."""
+    async with viewing(trace) as driven:
+        for keys in (["G"], ["k"] * 15, ["5", "0", "0", "G"], ["g"], ["e"] * 20):
+            await driven.press(*keys)
+            assert f"> {driven.steps.row:>4}" in driven.text
+        for size in ((40, 10), (140, 40), (80, 24)):
+            await driven.pilot.resize_terminal(*size)
+            await driven.settle()
+            assert f"> {driven.steps.row:>4}" in driven.text
+
+
+async def test_searching_counts_matches_and_goes_round(trace: Path) -> None:
+    """/ finds a token text or a request, n and N step through the matches, their number is shown."""
+    async with viewing(trace) as driven:
+        await driven.press("/", *"req-042", "enter")
+        assert driven.steps.row == 420
+        assert "/req-042: 1 of 10" in driven.text
+        await driven.press("n", "n")
+        assert driven.steps.row == 422
+        assert "3 of 10" in driven.text
+        await driven.press("N", "N", "N")
+        assert driven.steps.row == 429
+        assert "went round" in driven.text
+
+
+async def test_a_search_finds_ids_and_texts_in_any_case(tmp_path: Path) -> None:
+    """A number is a token id; lower case finds upper case too."""
+    texts = {7: " Needle", 11: "x", 12: "y", 13: "z", 99: "own"}
+    path = make_trace(tmp_path / "ids", 30, texts=texts, proposal_ids=[11, 12, 13], emitted_ids=[99])
+    async with viewing(path) as driven:
+        await driven.press("/", *"99", "enter")
+        assert "1 of 30" in driven.text or "2 of 30" in driven.text
+        await driven.press("/", *"needle", "enter")
+        assert "/needle: no match" in driven.text
+        await driven.press("/", *"OWN", "enter")
+        assert "/OWN: no match" in driven.text
+        await driven.press("/", *"own", "enter")
+        assert "of 30" in driven.text
+
+
+async def test_a_burst_of_keys_is_obeyed_in_its_order(trace: Path) -> None:
+    """A search, its Enter and the keys behind it may come in one write."""
+    async with viewing(trace) as driven:
+        await driven.type("/req-042\rnn")
+        assert driven.steps.row == 422
+        await driven.type("/req-050\rnnf")
+        assert driven.steps.row == 0
+        assert "first divergence" in driven.text
+        await driven.type("12G5jt?q:7\rjl")
+        assert driven.steps.row == 8
+        assert driven.steps.view == "ids"
+        assert driven.app.is_running
+
+
+async def test_typing_a_q_into_a_search_does_not_quit(trace: Path) -> None:
+    """Every letter belongs to the prompt until Enter; Esc leaves it."""
+    async with viewing(trace) as driven:
+        await driven.type("/quick")
+        assert driven.lines[-2].startswith("/quick")
+        await driven.press("escape")
+        assert driven.app.is_running
+        assert "step 0/1,000" in driven.text
+
+
+async def test_the_prompt_remembers_and_edits(trace: Path) -> None:
+    """Up recalls what was searched, Ctrl-U clears, backspace deletes and leaves an empty prompt."""
+    async with viewing(trace) as driven:
+        await driven.type("/req-042\r/")
+        await driven.press("up")
+        assert driven.lines[-2] == "/req-042"
+        await driven.press("ctrl+u", "x", "backspace", "backspace")
+        assert driven.steps.prompt is None
+
+
+@pytest.mark.parametrize(
+    ("views", "shown"),
+    [(0, "= quick x brown→ brown"), (1, "=101 x102→102"), (2, "=101: quick x102: brown→102: brown")],
+)
+async def test_t_toggles_text_ids_and_both(trace: Path, views: int, shown: str) -> None:
+    """The same step, told three ways."""
+    async with viewing(trace, size=(140, 40)) as driven:
+        await driven.press(*["t"] * views)
+        assert shown in driven.row_of("  1 req-000")
+
+
+async def test_the_step_opens_on_the_whole_screen_and_closes(trace: Path) -> None:
+    """Enter shows the step alone, also where the terminal is too small for two panes; Esc goes back."""
+    async with viewing(trace, size=(60, 12)) as driven:
+        assert "── step" not in driven.text
+        await driven.press("j", "enter")
+        assert "── step 1 " in driven.text
+        await driven.press("j")
+        assert "── step 2 " in driven.text
+        await driven.press("escape")
+        assert "── step" not in driven.text
+        assert driven.app.is_running
+
+
+async def test_the_help_lists_every_key(trace: Path) -> None:
+    """The help is made from the registry; the keys that close it do not quit."""
+    async with viewing(trace, size=(140, 60)) as driven:
+        await driven.press("?")
+        assert isinstance(driven.app.screen, HelpScreen)
+        for key in KEYS:
+            assert key.description in driven.text
+        await driven.press("q")
+        assert isinstance(driven.app.screen, StepsScreen)
+
+
+async def test_the_help_scrolls_on_a_small_terminal(trace: Path) -> None:
+    """What does not fit is reached with j."""
+    async with viewing(trace) as driven:
+        await driven.press("?", *["j"] * 40)
+        assert "share of steps with a rejection" in driven.text
+
+
+@pytest.mark.parametrize("key", ["q", "Q", "ctrl+c"])
+async def test_keys_that_quit(trace: Path, key: str) -> None:
+    """Nothing runs, so that Ctrl-C quits like q."""
+    async with viewing(trace) as driven:
+        await driven.pilot.press(key)
+        assert not driven.app.is_running or driven.app._exit
+
+
+@pytest.mark.parametrize("size", [(40, 10), (20, 6), (10, 3), (80, 24), (200, 60)])
+async def test_any_size_shows_steps_and_never_more_than_fits(trace: Path, size: tuple[int, int]) -> None:
+    """Small terminals shrink the view; no row is longer than the terminal."""
+    async with viewing(trace, size=size) as driven:
+        await driven.press("5", "G", "f", "enter", "escape", "?", "q")
+        assert len(driven.lines) == size[1]
+        strips = driven.app.screen._compositor.render_strips()
+        assert all(strip.cell_length <= size[0] for strip in strips)
+
+
+def test_every_key_has_an_id_and_words() -> None:
+    """Ids are unique, and each key of the registry is bound once."""
+    assert len({key.id for key in KEYS}) == len(KEYS)
+    assert all(key.description and key.shown for key in KEYS)
+    names = [name for key in KEYS for name in key.keys.split(",")]
+    assert len(names) == len(set(names))
+    bound = [binding for binding in StepsScreen.BINDINGS if isinstance(binding, Binding)]
+    assert [binding.id for binding in bound] == [key.id for key in KEYS]
+    assert all(hasattr(StepsScreen, "action_" + key.action.split("(")[0]) for key in KEYS)
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"COLORTERM": "truecolor"}, (False, False, True)),
+        ({}, (False, True, True)),
+        ({"COLORTERM": "truecolor", "NO_COLOR": "1"}, (False, True, True)),
+        ({"COLORTERM": "truecolor", "TMUX": "x"}, (True, False, True)),
+        ({"COLORTERM": "truecolor", "SSH_CONNECTION": "x"}, (True, True, False)),
+        ({"SPECTRACE_FRUGAL": "0", "SSH_CONNECTION": "x"}, (False, True, False)),
+        ({"SPECTRACE_FRUGAL": "1", "COLORTERM": "24bit"}, (True, False, True)),
+    ],
+)
+def test_the_environment_decides_how_the_terminal_is_treated(
+    environ: dict[str, str], expected: tuple[bool, bool, bool]
+) -> None:
+    """Frugal over SSH and in tmux, own colours where nothing better is known, no mouse over SSH."""
+    is_frugal, is_ansi, has_mouse = expected
+    assert terminal_of(environ) == Terminal(is_frugal=is_frugal, is_ansi=is_ansi, has_mouse=has_mouse)
