@@ -1,0 +1,111 @@
+"""What does a step cost the engine's thread?
+
+`TraceWriter.steps` (arrays of B requests) and `TraceWriter.step` (one mapping) against `msgpack.packb` of the
+same steps as mappings, which is what a recorder would do that writes one map per step, and against making
+those mappings first. The lean record has 13 fields, the full one what a recorder captures by default:
+5 alternatives at every position, entropies, gaps, 3 taps of 32 projections.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import msgpack
+from measure import Case, Results, interleaved, median_ratio, options, scratch
+from synthetic import Arrays, SyntheticEngine, records
+
+from spectrace import TraceWriter
+
+BATCHES = (1, 8, 32, 64, 128)
+WARM_UP = 2
+CALLS = 12
+"""Rounds over 8 engine steps before a measurement and in it: so few that the queue stays short, as it does
+between two flushes."""
+PAUSE = 0.2
+"""Flush interval here, so that the writing thread seldom runs during a measurement."""
+
+
+def main() -> None:
+    """Prints the table."""
+    arguments = options(__doc__).parse_args()
+    rounds = 5 if arguments.quick else 15
+    results = Results("Recording thread")
+    for full in (False, True):
+        for batch in BATCHES:
+            with scratch() as folder:
+                _measure(results, folder, batch, full, rounds)
+
+
+def _measure(results: Results, folder: Path, batch: int, full: bool, rounds: int) -> None:
+    engine = SyntheticEngine(batch, full=full)
+    arrays = [engine.engine_step() for _ in range(8)]
+    rows = [records(one) for one in arrays]
+    flat = [row for step in rows for row in step]
+    with TraceWriter(folder / "run.spectrace", {}, flush_interval=PAUSE) as writer:
+
+        def timed(case: Case) -> float:
+            writer.flush()
+            return _per_row(case, len(flat))
+
+        found = interleaved(
+            {
+                "steps": lambda: [writer.steps(batch, one) for one in arrays],
+                "step": lambda: [writer.step(row) for row in flat],
+                "packb": lambda: [msgpack.packb(row) for row in flat],
+                "building and packb": lambda: [msgpack.packb(row) for one in arrays for row in records(one)],
+            },
+            rounds,
+            timed,
+        )
+        everything = _all_threads(writer, batch, arrays)
+    _report(results, batch, full, found, everything)
+
+
+def _per_row(case: Callable[[], object], num_rows: int) -> float:
+    """Processor seconds per row on this thread: what others do on this machine is not its cost."""
+    for _ in range(WARM_UP):
+        case()
+    start = time.thread_time()
+    for _ in range(CALLS):
+        case()
+    return (time.thread_time() - start) / (CALLS * num_rows)
+
+
+def _all_threads(writer: TraceWriter, batch: int, arrays: list[Arrays]) -> list[float]:
+    """Processor time of all threads per row, writing included."""
+    found = []
+    for _ in range(5):
+        writer.flush()
+        start = time.process_time()
+        for _ in range(max(1, 64 // batch)):
+            for one in arrays:
+                writer.steps(batch, one)
+        writer.flush()
+        found.append((time.process_time() - start) / (max(1, 64 // batch) * len(arrays) * batch))
+    return found
+
+
+def _report(
+    results: Results, batch: int, full: bool, found: dict[str, list[float]], everything: list[float]
+) -> None:
+    record = f"{'full' if full else 'lean'} record, B = {batch}"
+    micro = {name: f"{median(values) * 1e6:.2f}" for name, values in found.items()}
+    micro["all threads"] = f"{median(everything) * 1e6:.0f}"
+    results.note(f"{record}: {' / '.join(micro)}", f"{' / '.join(micro.values())} µs a row")
+    ratio = median_ratio(found["steps"], found["packb"])
+    if batch == 1:
+        results.at_most(f"{record}: steps / packb", ratio, 1.0)
+        results.at_most(f"{record}: step / packb", median_ratio(found["step"], found["packb"]), 1.0)
+    elif batch >= 32:
+        results.at_most(f"{record}: steps / packb", ratio, 1 / 20, "{:.3f}")
+        built = median_ratio(found["steps"], found["building and packb"])
+        results.at_most(f"{record}: steps / building and packb", built, 1 / 100, "{:.3f}")
+    else:
+        results.note(f"{record}: steps / packb", f"{ratio:.2f}")
+
+
+if __name__ == "__main__":
+    main()

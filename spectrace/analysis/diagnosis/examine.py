@@ -1,0 +1,150 @@
+"""`diagnose`: reads a trace once, asks every rule, and puts the most likely cause first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from spectrace.analysis.diagnosis.control import (
+    judge_forks,
+    judge_metrics,
+    judge_precision,
+    judge_regression,
+)
+from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
+from spectrace.analysis.diagnosis.facts import Facts, collect
+from spectrace.analysis.diagnosis.rules import RULES
+from spectrace.analysis.diagnosis.signature import look_first
+from spectrace.analysis.diagnosis.texts import forks, same_prompts
+from spectrace.analysis.diagnosis.verdict import (
+    Cleared,
+    Diagnosis,
+    Finding,
+    NotChecked,
+    Outcome,
+    Strength,
+)
+
+if TYPE_CHECKING:
+    from spectrace.format.reader import Trace
+
+_ORDER = (Strength.CERTAIN, Strength.STRONG, Strength.HINT)
+_ABOUT_NUMBERS = ("nonfinite", "trace", "metrics", "cost", "workload", "reporting", "drift")
+"""Rules whose findings are no fault of the engine's structure."""
+
+
+def diagnose(
+    trace: Trace, *, control: Trace | None = None, on_progress: Callable[[int], None] | None = None
+) -> Diagnosis:
+    """Why acceptance is what it is: causes found, causes cleared, causes that could not be checked.
+
+    Args:
+        trace: an open trace; read once, in bounded memory.
+        control: a trace of the same prompts from a run that is known to be right, or from another engine.
+        on_progress: told how many steps have been read.
+
+    Returns:
+        The findings, most certain first, with their evidence. Nothing found is not proof of health: see
+        ``not_checked``.
+    """
+    facts = collect(trace, _tallies(), on_progress)
+    outcomes = list(_ask(facts))
+    if control is not None:
+        outcomes += list(_against(trace, facts, control, outcomes))
+    else:
+        outcomes += [
+            NotChecked(id=id_, reason="needs a second trace of the same prompts", how="give it with --control")
+            for id_ in ("numeric-tie", "drift/regression")
+        ]
+    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+    first = look_first(facts)
+    return Diagnosis(
+        findings=sorted(findings, key=lambda finding: _ORDER.index(finding.strength)),
+        cleared=[outcome for outcome in outcomes if isinstance(outcome, Cleared)],
+        not_checked=sorted(
+            (outcome for outcome in outcomes if isinstance(outcome, NotChecked)),
+            key=lambda item: _place(first, item.id),
+        ),
+        counterfactuals=list(counterfactuals(facts)),
+        measured=measured(facts),
+        look_first=first,
+    )
+
+
+def _tallies() -> list[type]:
+    return [kind for rule in RULES for kind in rule.tallies]
+
+
+def _ask(facts: Facts) -> Iterator[Outcome]:
+    """Every rule's answers, those withheld that a fault found before makes worthless."""
+    fault: Finding | None = None
+    is_numeric = True
+    for rule in RULES:
+        answers = list(rule.judge(facts))
+        if not is_numeric and rule.is_statistical:
+            yield from _withheld(answers, "the trace holds values that are no numbers")
+            continue
+        if fault is not None and rule.after_structural:
+            yield from _withheld(answers, f"not judged while {fault.id} stands")
+            continue
+        yield from answers
+        for answer in answers:
+            if isinstance(answer, Finding) and answer.strength is not Strength.HINT:
+                if answer.id.startswith("nonfinite/"):
+                    is_numeric = False
+                if not answer.id.startswith(_ABOUT_NUMBERS):
+                    fault = fault or answer
+
+
+def _against(trace: Trace, facts: Facts, control: Trace, outcomes: list[Outcome]) -> Iterator[Outcome]:
+    """What the control adds."""
+    other = collect(control, _tallies())
+    pairs = len(same_prompts(trace, control))
+    yield from judge_forks(facts, list(forks(trace, control)), pairs)
+    by_formula = list(judge_metrics(facts, other))
+    yield from by_formula
+    by_bits = list(judge_precision(facts, other))
+    yield from by_bits
+    faults = [
+        o
+        for o in [*outcomes, *by_formula, *by_bits]
+        if isinstance(o, Finding) and o.strength is not Strength.HINT
+    ]
+    answers = judge_regression(facts, other, pairs)
+    yield from _withheld(answers, f"{faults[0].id} explains it") if faults else answers
+    for at, outcome in enumerate(outcomes):
+        if isinstance(outcome, Finding) and outcome.id.startswith(
+            ("tap-layer/", "draft-head/", "positions/")
+        ):
+            evidence = {**outcome.evidence, "alpha1_of_control": other.sample.alpha1}
+            outcomes[at] = replace(outcome, evidence=evidence)
+
+
+def _withheld(answers: Iterable[Outcome], reason: str) -> Iterator[Outcome]:
+    """The answers of a rule with every finding turned into *could not be checked*."""
+    for answer in answers:
+        if isinstance(answer, Finding):
+            yield NotChecked(id=answer.id, reason=reason)
+        else:
+            yield answer
+
+
+def _place(first: Iterable[str], id_: str) -> int:
+    rules = list(first)
+    rule = id_.partition("/")[0]
+    return rules.index(rule) if rule in rules else len(rules)
+
+
+def measured(facts: Facts) -> dict[str, Any]:
+    """The acceptance that is to be explained."""
+    sample = facts.sample
+    return {
+        "steps": facts.num_steps,
+        "proposals": sample.proposals,
+        "prompts": facts.num_prompts,
+        "accept_length": sample.accept_length,
+        "acceptance_rate": sample.acceptance_rate,
+        "alpha1": sample.alpha1,
+        "conditional": [sample.conditional(position) for position in range(min(sample.depth, 16))],
+    }

@@ -1,0 +1,180 @@
+"""One reading pass: every tally sees every block once, and the rules judge what they hold.
+
+Owns the pass and what rules ask of the trace as a whole. Memory is bounded by the number of requests, not by
+that of steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from spectrace.analysis.diagnosis.block import Block, blocks
+from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, Sample
+from spectrace.analysis.diagnosis.verdict import NotChecked
+from spectrace.format.counts import Counts
+from spectrace.format.frames import TOKENS
+from spectrace.format.records import Reference, Run
+
+if TYPE_CHECKING:
+    from spectrace.format.reader import Trace
+
+_PROMPTS_LOOKED_AT = 64
+"""Requests whose prompts are compared before they are taken to differ."""
+
+
+class Tally(Protocol):
+    """Bounded statistics over blocks of steps; made with the run's header."""
+
+    FIELDS: Sequence[str]
+    """Columns it reads; of the first ``FIRST_STEPS`` steps only, where a class says so."""
+
+    def add(self, block: Block) -> None:
+        """Counts a block."""
+
+
+T = TypeVar("T")
+
+
+@dataclass
+class Facts:
+    """What the rules judge."""
+
+    run: Run
+    run_mapping: Mapping[str, Any]
+    counts: Counts
+    num_steps: int
+    num_prompts: int
+    """Different prompts, counted up to a bound."""
+    references: Sequence[Reference]
+    problems: Sequence[str] = ()
+    token_texts: Mapping[str, Mapping[int, str]] = field(default_factory=dict)
+    """``target`` and ``draft``: texts that the trace holds."""
+    prompts: Sequence[Sequence[int]] = ()
+    """Prompt ids of the first requests that have any."""
+    tallies: dict[type, Any] = field(default_factory=dict)
+    request_names: Callable[[Sequence[int]], list[str]] = lambda numbers: []
+    """Names of requests by their number within the whole trace."""
+
+    def of(self, kind: type[T]) -> T:
+        """A tally by its class."""
+        found: T = self.tallies[kind]
+        return found
+
+    @property
+    def sample(self) -> Sample:
+        """Acceptance."""
+        return self.of(Sample)
+
+    @property
+    def has_prompts(self) -> bool:
+        """Whether there are prompts enough to compare texts."""
+        return self.num_prompts >= MIN_PROMPTS
+
+    def not_recorded(self, id_: str, how: str, *missing: str) -> NotChecked:
+        """The answer where fields are missing, with the recorder's own reason where it gave one.
+
+        Args:
+            id_: rule, or rule and name.
+            how: how to get the fields.
+            missing: the fields.
+        """
+        capture = self.run.capture
+        reasons = {} if capture is None else capture.unavailable
+        given = next((reasons[name] for name in missing if name in reasons), None)
+        reason = f"no {', no '.join(missing)}" if given is None else given
+        return NotChecked(id=id_, reason=reason, how=how, missing=missing)
+
+    @property
+    def shares_vocabulary(self) -> bool:
+        """The draft is a model or a lookup of its own: it has the target's ids and is fed no hidden states."""
+        return self.run.method in SHARED_VOCABULARY
+
+
+SHARED_VOCABULARY = ("draft_model", "early_exit", "ngram", "suffix")
+"""Methods whose draft has the target's vocabulary unless a table says otherwise, and is fed tokens only."""
+
+
+def collect(trace: Trace, kinds: Sequence[type[Tally]], on_progress: Callable[[int], None] | None = None) -> Facts:
+    """Reads a trace once.
+
+    Args:
+        trace: an open trace.
+        kinds: classes of the tallies.
+        on_progress: told how many steps have been read.
+    """
+    run = trace.run
+    tallies: dict[type, Any] = {kind: kind(run) for kind in dict.fromkeys([Sample, *kinds])}
+    read = 0
+    for block in blocks(trace, _paths(list(tallies))):
+        for counted in tallies.values():
+            counted.add(block)
+        read += block.num_rows
+        if on_progress is not None:
+            on_progress(read)
+    prompts, num_prompts = _prompts(trace)
+    return Facts(
+        run=run,
+        run_mapping=trace.run_mapping,
+        counts=trace.counts,
+        num_steps=len(trace.steps),
+        num_prompts=num_prompts,
+        references=trace.references,
+        problems=trace.problems,
+        token_texts=_token_texts(trace),
+        prompts=prompts,
+        tallies=tallies,
+        request_names=lambda numbers: _names(trace, numbers),
+    )
+
+
+def _paths(kinds: Sequence[Any]) -> dict[str, int | None]:
+    """Every column that a tally reads, with the number of steps of which it is read."""
+    found: dict[str, int | None] = {}
+    for kind in kinds:
+        limit: int | None = getattr(kind, "FIRST_STEPS", None)
+        for path in kind.FIELDS:
+            wanted = found.get(path, 0)
+            found[path] = None if limit is None or wanted is None else max(wanted, limit)
+    return found
+
+
+def _names(trace: Trace, numbers: Sequence[int]) -> list[str]:
+    """Names of requests by the numbers that `Block.requests` gives them."""
+    found, base = [], 0
+    for part in trace.parts:
+        size = len(part.request_offsets())
+        found += [part.request_name(number - base) for number in numbers if base <= number < base + size]
+        base += size + 1
+    return found
+
+
+def _prompts(trace: Trace) -> tuple[list[Sequence[int]], int]:
+    """Prompt ids of the first requests, and how many different prompts there are."""
+    requests = trace.requests
+    number = len(requests)
+    known: set[Any] = set()
+    ids: list[Sequence[int]] = []
+    for at in range(min(number, _PROMPTS_LOOKED_AT)):
+        request = requests[at]
+        if request.prompt_ids is not None:
+            ids.append(request.prompt_ids)
+        known.add(request.prompt_digest or request.prompt_ids or request.request)
+    return ids, len(known) + max(0, number - _PROMPTS_LOOKED_AT)
+
+
+def _token_texts(trace: Trace) -> dict[str, dict[int, str]]:
+    """Texts of both vocabularies, each as its own table: what is not there is not taken from the other."""
+    texts: dict[str, dict[int, str]] = {"target": {}, "draft": {}}
+    for part in trace.parts:
+        for body in part.records(TOKENS):
+            for space, table in texts.items():
+                given = body.get(space)
+                if isinstance(given, Mapping):
+                    table.update(
+                        (int(key), text)
+                        for key, text in given.items()
+                        if isinstance(text, str) and str(key).isascii() and str(key).isdigit()
+                    )
+    return texts

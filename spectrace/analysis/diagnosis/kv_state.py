@@ -1,0 +1,206 @@
+"""Are the caches of target and draft rolled back to what was committed?
+
+A lag between committed length and cache that stays the same is a convention; one that grows with every
+rejection is a fault. Acceptance may look normal all the while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.intervals import Share
+from spectrace.format.columns import Array
+from spectrace.format.records import Run
+
+_CONVENTIONS = (0, -1)
+"""Target cache less committed length: the last committed token is in it already, or not yet."""
+_UNSEEN = np.iinfo(np.int64).min
+_DEAD_STEPS = 50
+_ALIVE = 0.3
+_LAGS_SHOWN = 16
+
+
+class StateTally:
+    """Lags of both caches over the steps of each request."""
+
+    FIELDS = (
+        "request", "position", "draft_kv_length", "target_kv_length", "prefix_hit_length",
+        "proposal_ids", "num_accepted", "flags", "emitted_ids", "parents",
+    )  # fmt: skip
+
+    def __init__(self, run: Run) -> None:
+        self.draft_steps = 0
+        self.first_lag = PerRequest(fill=_UNSEEN)
+        self.last_lag = PerRequest(fill=_UNSEEN)
+        self.series: dict[int, list[tuple[int, int]]] = {}
+        """First steps (number, lag) of the first requests."""
+        self.offsets: dict[int, int] = {}
+        """Target cache less committed length -> steps."""
+        self.offset_steps: dict[int, Witnesses] = {}
+        self.hits = PerRequest()
+        """Prefix hit length of each request."""
+
+    def add(self, block: Block) -> None:
+        """Counts a block."""
+        real = ~block.flagged("dummy", "replay", "simulated")
+        draft = block.scalar("draft_kv_length")
+        if draft is not None:
+            self._lags(block, np.flatnonzero(draft.known & real), draft.values)
+        target = block.scalar("target_kv_length")
+        if target is not None:
+            self._offsets(block, target.known & real & ~block.is_prefill, target.values)
+        hit = block.scalar("prefix_hit_length")
+        if hit is not None:
+            self.hits.add(block, np.where(hit.known, np.maximum(hit.values, 0), 0))
+
+    def _lags(self, block: Block, rows: Array, lengths: Array) -> None:
+        if not len(rows):
+            return
+        self.draft_steps += len(rows)
+        lags = block.positions[rows] - lengths[rows]
+        requests = block.requests[rows]
+        size = int(requests.max()) + 1
+        first, last = self.first_lag.upto(size), self.last_lag.upto(size)
+        found, at = np.unique(requests, return_index=True)
+        new = first[found] == _UNSEEN
+        first[found[new]] = lags[at[new]]
+        last[requests] = lags  # of several steps of a request, numpy keeps the last
+        for request in found[:64].tolist():
+            if len(self.series) < 256 or request in self.series:
+                series = self.series.setdefault(request, [])
+                if len(series) < _LAGS_SHOWN:
+                    own = np.flatnonzero(requests == request)[: _LAGS_SHOWN - len(series)]
+                    series += zip(block.numbers(rows[own]).tolist(), lags[own].tolist())
+
+    def _offsets(self, block: Block, usable: Array, lengths: Array) -> None:
+        offsets = np.clip(lengths - block.positions, -1000, 1000)
+        found, counts = np.unique(offsets[usable], return_counts=True)
+        for offset, count in zip(found.tolist(), counts.tolist()):
+            self.offsets[offset] = self.offsets.get(offset, 0) + count
+            witnesses = self.offset_steps.setdefault(offset, Witnesses())
+            if len(witnesses.steps) < Witnesses.LIMIT:
+                witnesses.note(block, usable & (offsets == offset))
+
+
+def judge(facts: Facts) -> Iterator[Outcome]:
+    """Target's cache, then the draft's, then requests whose state is poisoned."""
+    tally = facts.of(StateTally)
+    yield from _target(facts, tally)
+    yield from _draft(facts, tally)
+    yield from _poisoned(facts, tally)
+
+
+def _target(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
+    if not tally.offsets:
+        yield facts.not_recorded(
+            "kv-state/target-length", "record the target's cache length in each step", "target_kv_length"
+        )
+        return
+    usual = max(_CONVENTIONS, key=lambda offset: tally.offsets.get(offset, 0))
+    wrong = {offset: count for offset, count in tally.offsets.items() if offset != usual}
+    total = sum(tally.offsets.values())
+    if not wrong:
+        words = "equals" if usual == 0 else "is one below"
+        yield Cleared(
+            id="kv-state/target-length",
+            summary=f"the target's cache {words} the committed length in all {total:,} steps",
+        )
+        return
+    steps = sorted(step for offset in wrong for step in tally.offset_steps[offset].steps)
+    yield Finding(
+        id="kv-state/target-length",
+        strength=Strength.CERTAIN,
+        summary="The target's cache does not hold what was committed when a step begins.",
+        advice="Crop the target's cache to the committed length after each verification.",
+        evidence={
+            "steps_off": Share(sum(wrong.values()), total),
+            "cache_less_committed": dict(sorted(wrong.items(), key=lambda item: -item[1])[:8]),
+        },
+        steps=steps[: Witnesses.LIMIT],
+    )
+
+
+def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
+    if not tally.draft_steps:
+        yield facts.not_recorded(
+            "kv-state/over-trimmed", "record the draft's cache length in each step", "draft_kv_length"
+        )
+        return
+    first, last = tally.first_lag.values, tally.last_lag.values
+    seen = first != _UNSEEN
+    growth = np.where(seen, last - np.where(seen, first, 0), 0)
+    # One step after a full acceptance the last accepted token may still be missing.
+    over, under = growth >= 2, growth <= -2
+    for id_, rows, summary, advice in (
+        (
+            "kv-state/over-trimmed",
+            over,
+            "The draft's cache falls behind the committed text a little more with each rejection.",
+            "After a step of K proposed and A accepted tokens, trim max(K - (A + 1), 0) entries.",
+        ),
+        (
+            "kv-state/not-trimmed",
+            under,
+            "The draft's cache keeps rejected tokens: it grows ahead of the committed text.",
+            "Trim the draft's cache to the committed length after each rejection.",
+        ),
+    ):
+        if rows.any():
+            yield _lag_finding(tally, id_, rows, int(seen.sum()), growth, summary, advice)
+    if not (over | under).any():
+        yield Cleared(
+            id="kv-state/over-trimmed",
+            summary=f"the draft's cache keeps its distance in all {int(seen.sum()):,} requests",
+            evidence={"largest_change": int(np.abs(growth).max(initial=0)), "n": tally.draft_steps},
+        )
+
+
+def _lag_finding(
+    tally: StateTally, id_: str, rows: Array, requests: int, growth: Array, summary: str, advice: str
+) -> Finding:
+    """The finding with the lags of the first request that was watched."""
+    shown = next((tally.series[r] for r in np.flatnonzero(rows).tolist() if r in tally.series), [])
+    lags = [lag for _, lag in shown]
+    moved = [step for (step, lag), before in zip(shown[1:], lags) if lag != before]
+    return Finding(
+        id=id_,
+        strength=Strength.CERTAIN,
+        summary=summary,
+        advice=advice,
+        evidence={
+            "requests_affected": Share(int(rows.sum()), requests),
+            "lag_at_step_start": lags,
+            "largest_growth": int(growth[np.abs(growth).argmax()]),
+        },
+        steps=moved[: Witnesses.LIMIT],
+    )
+
+
+def _poisoned(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
+    sample = facts.sample
+    proposals, first = sample.request_proposals.values, sample.request_first.values
+    dead = (proposals >= _DEAD_STEPS) & (first == 0)
+    hits = np.zeros(len(proposals), np.int64)
+    hits[: len(tally.hits.values)] = tally.hits.values[: len(hits)]
+    others = Share(int(first[~dead].sum()), int(proposals[~dead].sum()))
+    if not dead.any() or not facts.has_prompts or others.trials < MIN_STEPS or others.low < _ALIVE:
+        return
+    yield Finding(
+        id="kv-state/poisoned",
+        strength=Strength.STRONG,
+        summary="Some requests never have a token accepted while all others are normal: "
+        "the cached blocks they share look poisoned.",
+        advice="Run those prompts again with prefix caching off.",
+        evidence={
+            "requests_without_acceptance": Share(int(dead.sum()), int((proposals > 0).sum())),
+            "their_proposals": int(proposals[dead].sum()),
+            "alpha1_of_others": others,
+            "prefix_hit_length": int(hits[dead].max(initial=0)),
+        },
+    )

@@ -1,0 +1,383 @@
+"""Are the hidden states that the draft is fed in the form it was trained with?
+
+Fingerprints tell apart: normed or not, rotated, without their residual, in another order, of another width, stale,
+right in the prompt and wrong after it. Where none of these fits, it says so and asks for one training row.
+Fingerprints are 32 projections: cosines of different states carry noise of about .18 a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.fingerprints import Comparison, Match, TapTally, compare, cosine
+from spectrace.analysis.diagnosis.sample import MIN_STEPS
+from spectrace.analysis.diagnosis.tap_layer import SAME
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.intervals import Share
+from spectrace.format.columns import Array
+from spectrace.format.records import Run
+
+_DIFFERENT = 0.9
+"""Cosine below which a state is not the reference's in any precision."""
+_UNRELATED = 0.35
+"""Cosine of fingerprints that unrelated states may reach: two standard deviations of the projections' noise."""
+_STEADY = 0.05
+"""Relative spread of RMS over rows that a norm leaves."""
+_NORM_RATIO = 2.0
+_WEIGHTED = 0.7
+"""Least cosine that a norm with weights leaves; RMSNorm alone leaves 1."""
+_KEPT = 0.5
+"""Least correlation of inner products between rows that a rotation leaves in 32 projections."""
+_SAME_RMS = 0.01
+_RESIDUAL = 0.02
+_LOW, _NORMAL, _COLLAPSED = 0.35, 0.35, 0.30
+_TRAINED_WELL = 0.6
+
+
+class FeedbackTally:
+    """RMS of the draft's first input and of the state fed back to it."""
+
+    FIELDS = ("draft_inputs.rms", "proposal_ids", "flags", "num_accepted", "emitted_ids", "parents")
+
+    def __init__(self, run: Run) -> None:
+        self.steps = 0
+        self.first = self.second = 0.0
+        self.log_ratio = 0.0
+
+    def add(self, block: Block) -> None:
+        """Counts a block."""
+        zeros = np.zeros(block.num_rows, np.int64)
+        first, second = block.element("draft_inputs.rms", zeros), block.element("draft_inputs.rms", zeros + 1)
+        if first is None or second is None:
+            return
+        rows = block.is_real & first.known & second.known & (first.values > 0) & (second.values > 0)
+        rows &= np.isfinite(first.values) & np.isfinite(second.values)
+        self.steps += int(rows.sum())
+        self.first += float(first.values[rows].sum())
+        self.second += float(second.values[rows].sum())
+        self.log_ratio += float(np.log(second.values[rows] / first.values[rows]).sum())
+
+
+def judge(facts: Facts) -> Iterator[Outcome]:
+    """Width, order, staleness, form, feedback."""
+    yield from _width(facts)
+    yield from _order(facts)
+    yield from _stale(facts)
+    compared = compare(facts)
+    if compared is None and facts.shares_vocabulary:
+        yield Cleared(id="tap-form", summary=f"a draft of the kind {facts.run.method} is fed no hidden states")
+    elif compared is None:
+        yield facts.not_recorded(
+            "tap-form",
+            "fingerprint taps and one reference forward over the prompt",
+            "taps.projections",
+            "reference",
+        )
+    else:
+        yield from _form(facts, compared)
+    yield from _feedback(facts)
+
+
+def _width(facts: Facts) -> Iterator[Outcome]:
+    tally, target, taps = facts.of(TapTally), facts.run.target, facts.run.taps
+    size = None if target is None else target.hidden_size
+    if not tally.widths or not size:
+        return
+    declared = () if taps is None else (taps.boundaries or taps.declared or ())
+    wrong = {width: n for width, n in tally.widths.items() if width not in (size, size * len(declared))}
+    if not wrong:
+        yield Cleared(id="tap-form/width", summary=f"all states are {size:,} wide")
+        return
+    yield Finding(
+        id="tap-form/width",
+        strength=Strength.CERTAIN,
+        summary=f"States of width {next(iter(wrong)):,} were captured; the target's are {size:,} wide.",
+        advice="Look at what is concatenated or cut before the draft's first layer.",
+        evidence={"widths": wrong, "hidden_size": size, "rows": sum(tally.widths.values())},
+        steps=sorted(tally.width_steps[width] for width in wrong)[:5],
+    )
+
+
+def _order(facts: Facts) -> Iterator[Finding]:
+    """The header says itself that the states are joined in another order than declared."""
+    taps = facts.run.taps
+    if taps is None or not taps.order or len(taps.order) < 2:
+        return
+    order, captured = list(taps.order), list(taps.boundaries or taps.declared or ())
+    is_permutation = sorted(order) == list(range(len(order)))
+    expected = list(range(len(order))) if is_permutation else captured
+    if order != expected and sorted(order) == sorted(expected):
+        yield _order_finding({"order": order, "declared": captured})
+
+
+def _order_finding(evidence: dict[str, Any]) -> Finding:
+    return Finding(
+        id="tap-form/order",
+        strength=Strength.CERTAIN,
+        summary="The states of the tapped layers are joined in another order than the draft was trained with.",
+        advice="Concatenate them in the order of the training config, lowest layer first unless it says otherwise.",
+        evidence=evidence,
+    )
+
+
+def _stale(facts: Facts) -> Iterator[Outcome]:
+    tally = facts.of(TapTally)
+    if not tally.compared:
+        return
+    share = Share(tally.repeated + tally.zero, tally.compared)
+    if share.successes:
+        yield Finding(
+            id="tap-form/stale-rows",
+            strength=Strength.STRONG,
+            summary="States of one token were fed again for another, or are all zero: the buffer is stale.",
+            advice="Check which rows of the state buffer are gathered after a rejection and for a new request.",
+            evidence={"rows_repeated_or_zero": share, "zero_rows": tally.zero},
+            steps=tally.stale_steps,
+        )
+    else:
+        yield Cleared(id="tap-form/stale-rows", summary=f"no state is fed twice in {tally.compared:,} rows")
+
+
+# --- form --------------------------------------------------------------------------------------
+
+
+def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
+    """The first branch that fits."""
+    split = _prefill_decode(compared)
+    if split is not None:
+        yield split
+        return
+    best, declared = compared.best, compared.declared
+    if min(compared.best_cosine) >= SAME and best != declared and sorted(best) == sorted(declared):
+        yield _order_finding({"declared": declared, "best_match": best, "n": compared.num_rows})
+        return
+    worst = int(np.argmin(compared.best_cosine))
+    match = compared.matches[worst]
+    if match.declared not in compared.references:
+        yield NotChecked(
+            id="tap-form",
+            reason=f"the reference has no rows of boundary {match.declared}; run it over all layers",
+            missing=("reference",),
+        )
+        return
+    rows, rms, there = compared.reference_rows(match, match.declared)
+    found = (
+        _norm(compared, match, rows[there], rms[there], there)
+        or _rotated(match, rows[there], rms[there], there)
+        or _residual(compared, match)
+        or _unknown(facts, compared, rms[there], match)
+    )
+    if found is not None:
+        yield found
+    elif min(compared.best_cosine) >= _DIFFERENT:
+        yield Cleared(
+            id="tap-form",
+            summary=f"states match the reference, cosine {min(compared.best_cosine):.3f} or more",
+            evidence={"cosine_at_best": compared.best_cosine, "n": compared.num_rows},
+        )
+
+
+def _prefill_decode(compared: Comparison) -> Finding | None:
+    """Rows of the prompt match and rows after it do not."""
+    inside: list[float] = []
+    after: list[float] = []
+    steps: list[int] = []
+    for match in compared.matches:
+        if match.declared not in compared.references:
+            continue
+        rows, _, there = compared.reference_rows(match, match.declared)
+        values = np.where(there, cosine(np.nan_to_num(match.rows), np.nan_to_num(rows)), np.nan)
+        inside += values[there & match.is_prefill].tolist()
+        after += values[there & ~match.is_prefill].tolist()
+        steps += [s for s, used in zip(match.steps, there & ~match.is_prefill) if used]
+    if len(inside) < 2 or len(after) < 2 or np.mean(inside) < SAME or np.mean(after) > _DIFFERENT:
+        return None
+    return Finding(
+        id="tap-form/prefill-decode",
+        strength=Strength.STRONG,
+        summary="The draft gets the right states for the prompt and wrong ones after it.",
+        advice="Look at the handover from prefill to decode: which rows, which buffer, which layer's output.",
+        evidence={
+            "cosine_in_prefill": float(np.mean(inside)),
+            "cosine_in_decode": float(np.mean(after)),
+            "rows_in_prefill": len(inside),
+            "rows_in_decode": len(after),
+        },
+        steps=sorted(set(steps))[:5],
+    )
+
+
+def _norm(compared: Comparison, match: Match, rows: Array, rms: Array, there: Array) -> Finding | None:
+    """One side has the constant RMS of a norm, the other has not, and they point the same way more or less."""
+    own = match.rms[there]
+    if not len(own) or not (
+        np.isfinite(own).all() and np.isfinite(rms).all() and (rms > 0).all() and (own > 0).all()
+    ):
+        return None
+    ratio = float(np.median(own / rms))
+    likeness = float(cosine(match.rows[there], rows).mean())
+    same_size = max(ratio, 1 / ratio)
+    is_steady = {"tap": _spread_of(own) < _STEADY, "reference": _spread_of(rms) < _STEADY}
+    is_scaled = likeness >= SAME and same_size > 1 + _STEADY
+    is_weighted = _WEIGHTED < likeness < SAME and same_size > _NORM_RATIO and any(is_steady.values())
+    if not (is_scaled or is_weighted) or not any(is_steady.values()):
+        return None
+    is_before = ratio > 1 if is_steady["tap"] == is_steady["reference"] else is_steady["reference"]
+    where = (
+        "before the final norm, the draft expects it after"
+        if is_before
+        else "after a norm, the draft expects it before"
+    )
+    return Finding(
+        id="tap-form/norm",
+        strength=Strength.CERTAIN,
+        summary=f"The hidden state was captured {where}.",
+        advice="Apply the norm the draft was trained with before its first layer."
+        if is_before
+        else "Hand over the state before the norm.",
+        evidence={
+            "boundary": match.declared,
+            "rms": float(np.median(own)),
+            "rms_of_reference": float(np.median(rms)),
+            "cosine": likeness,
+            "n": len(own),
+        },
+        steps=sorted(set(match.steps))[:5],
+    )
+
+
+def _spread_of(values: Array) -> float:
+    return float(values.std() / values.mean()) if len(values) else 0.0
+
+
+def _rotated(match: Match, rows: Array, rms: Array, there: Array) -> Finding | None:
+    """Every row keeps its length and loses its direction."""
+    own = match.rms[there]
+    if len(own) < 4 or not np.isfinite(own).all() or not np.isfinite(rms).all() or not (rms > 0).all():
+        return None
+    likeness = float(cosine(match.rows[there], rows).mean())
+    if abs(likeness) > _UNRELATED or np.abs(own / rms - 1).max() > _SAME_RMS:
+        return None
+    kept = _gram_likeness(match.rows[there], rows)
+    if kept < _KEPT:
+        return None
+    return Finding(
+        id="tap-form/rotated",
+        strength=Strength.CERTAIN if _spread_of(rms) > 2 * _SAME_RMS else Strength.STRONG,
+        summary="Every hidden state has the length of the reference's and another direction: an orthogonal rotation.",
+        advice="A rotated (quantised) target needs the inverse rotation before the draft, or a draft trained on it.",
+        evidence={
+            "boundary": match.declared,
+            "cosine": likeness,
+            "rms_ratio_largest_deviation": float(np.abs(own / rms - 1).max()),
+            "inner_products_kept": kept,
+            "n": len(own),
+        },
+        steps=sorted(set(match.steps))[:5],
+    )
+
+
+def _gram_likeness(a: Array, b: Array) -> float:
+    """Correlation of the inner products between rows; near 1 when a rotation keeps them."""
+    upper = np.triu_indices(len(a), 1)
+    x, y = (a @ a.T)[upper], (b @ b.T)[upper]
+    if len(x) < 2 or not x.std() or not y.std():
+        return 0.0
+    return float(np.corrcoef(x, y)[0, 1])
+
+
+def _residual(compared: Comparison, match: Match) -> Finding | None:
+    """The reference less an earlier boundary gives the tap: the residual stream was left out."""
+    rows, _, there = compared.reference_rows(match, match.declared)
+    for boundary in compared.boundaries:
+        if boundary == match.declared:
+            continue
+        other, _, both = compared.reference_rows(match, boundary)
+        both &= there
+        if not both.any():
+            continue
+        missing = match.rows[both] - (rows[both] - other[both])
+        size = np.linalg.norm(match.rows[both], axis=1)
+        if (size > 0).all() and float((np.linalg.norm(missing, axis=1) / size).mean()) < _RESIDUAL:
+            return Finding(
+                id="tap-form/residual",
+                strength=Strength.CERTAIN,
+                summary=f"The state at boundary {match.declared} was captured without the residual of "
+                f"boundary {boundary}.",
+                advice="Add hidden state and residual before handing them to the draft.",
+                evidence={"boundary": match.declared, "missing_boundary": boundary, "n": int(both.sum())},
+                steps=sorted(set(match.steps))[:5],
+            )
+    return None
+
+
+def _unknown(facts: Facts, compared: Comparison, rms: Array, match: Match) -> Finding | None:
+    """No boundary and no form fits."""
+    if min(compared.best_cosine) >= _DIFFERENT or not (
+        np.isfinite(match.rms).all() and np.isfinite(rms).all()
+    ):
+        return None
+    sample, trained = facts.sample, (facts.run.training or {}).get("first_position_accuracy")
+    is_promised = isinstance(trained, (int, float)) and trained >= _TRAINED_WELL
+    is_low = (sample.alpha1.value or 0) < _LOW or (is_promised and sample.alpha1.high < trained)
+    is_strong = sample.is_enough and is_low and (is_promised or trained is None)
+    return Finding(
+        id="tap-form/unknown",
+        strength=Strength.STRONG if is_strong else Strength.HINT,
+        summary="The hidden states fed to the draft differ from the target's at every layer, and no known form "
+        "explains it: training and serving inputs differ.",
+        advice="Compare with one training row: the state of one token as the draft saw it in training.",
+        evidence={
+            "best_match": compared.best,
+            "cosine_at_best": [round(c, 3) for c in compared.best_cosine],
+            "alpha1": sample.alpha1,
+            "training_first_position_accuracy": trained,
+            "n": compared.num_rows,
+        },
+        steps=sorted(set(match.steps))[:5],
+    )
+
+
+def _feedback(facts: Facts) -> Iterator[Outcome]:
+    tally, sample = facts.of(FeedbackTally), facts.sample
+    if not tally.steps:
+        if sample.depth > 1 and not facts.shares_vocabulary:
+            yield facts.not_recorded(
+                "tap-form/feedback-norm", "record the RMS of the draft's input at each depth", "draft_inputs"
+            )
+        return
+    ratio = float(np.exp(tally.log_ratio / tally.steps))
+    second = sample.conditional(1)
+    evidence = {
+        "alpha1": sample.alpha1,
+        "c_2": second,
+        "rms_of_first_input": tally.first / tally.steps,
+        "rms_of_fed_back_state": tally.second / tally.steps,
+        "accept_length": sample.accept_length,
+    }
+    if 0.5 <= ratio <= 2:
+        yield Cleared(
+            id="tap-form/feedback-norm",
+            summary=f"the fed-back state is {ratio:.2f} times as large as the first input",
+            evidence=evidence,
+        )
+    elif (
+        tally.steps >= MIN_STEPS
+        and second.trials >= 50
+        and (sample.alpha1.value or 0) >= _NORMAL
+        and second.high < _COLLAPSED
+    ):
+        is_small = ratio < 1
+        yield Finding(
+            id="tap-form/feedback-norm",
+            strength=Strength.STRONG,
+            summary=f"The fed-back state is {'normed, the draft expects it un-normed' if is_small else 'un-normed, the draft expects it normed'}"
+            f": the first token is fine, the second collapses.",
+            advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
+            evidence=evidence,
+        )

@@ -1,0 +1,135 @@
+"""Are the draft's hidden states tapped at the layers it was trained with?
+
+The header's own arithmetic first (declared ids, their numbering, the boundaries captured), then fingerprints against
+every boundary of a reference forward. A best cosine below .99 everywhere is a matter of form, not of layer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.fingerprints import Comparison, TapTally, compare, declared_boundaries
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+
+SAME = 0.99
+"""Cosine of fingerprints from which two states are taken for the same."""
+
+
+def judge(facts: Facts) -> Iterator[Outcome]:
+    """Range, origin, arithmetic of the header, fingerprints."""
+    taps, target = facts.run.taps, facts.run.target
+    if facts.shares_vocabulary and not facts.references:
+        yield Cleared(id="tap-layer", summary=f"a draft of the kind {facts.run.method} is fed no hidden states")
+        return
+    if taps is None and not facts.of(TapTally).rows:
+        yield facts.not_recorded(
+            "tap-layer",
+            "fingerprint the states that the draft is fed, and one reference forward",
+            "taps",
+            "reference",
+        )
+        return
+    yield from _out_of_range(facts, None if target is None else target.num_layers)
+    if taps is not None and taps.origin == "guess":
+        yield Finding(
+            id="tap-layer/guessed",
+            strength=Strength.STRONG,
+            summary="The engine guessed which layers the draft is fed with: its config does not say.",
+            advice="Write the layer ids of the training config into the draft's config.",
+            evidence={"declared": list(taps.declared or ()), "boundaries": list(taps.boundaries or ())},
+        )
+    compared = compare(facts)
+    header = _header_shift(facts)
+    if header is not None:
+        yield header
+    elif compared is None:
+        yield facts.not_recorded(
+            "tap-layer/shifted",
+            "fingerprint taps and one reference forward over the prompt",
+            "taps.projections",
+            "reference",
+        )
+    else:
+        yield from _shifted(facts, compared)
+
+
+def _out_of_range(facts: Facts, num_layers: int | None) -> Iterator[Finding]:
+    taps = facts.run.taps
+    if taps is None:
+        return
+    last = None if num_layers is None else num_layers - (taps.numbering == "output")
+    wrong = [i for i in taps.declared or () if i < 0 or (last is not None and i > last)]
+    wrong += [k for k in taps.boundaries or () if k < 0 or (num_layers is not None and k > num_layers)]
+    if wrong:
+        yield Finding(
+            id="tap-layer/out-of-range",
+            strength=Strength.CERTAIN,
+            summary=f"The draft asks for layers that the target does not have: {', '.join(map(str, wrong[:4]))}.",
+            advice="Use the draft with the target it was trained for; mind whether ids count inputs or outputs.",
+            evidence={"out_of_range": wrong[:16], "num_layers": num_layers},
+        )
+
+
+def _header_shift(facts: Facts) -> Finding | None:
+    """Declared ids and captured boundaries that differ by the header's own word."""
+    taps = facts.run.taps
+    if taps is None or taps.boundaries is None or taps.declared is None or taps.numbering is None:
+        return None
+    wanted, captured = declared_boundaries(facts.run) or [], list(taps.boundaries)
+    if len(wanted) != len(captured) or sorted(wanted) == sorted(captured):
+        return None
+    return _finding(wanted, captured, {"numbering": taps.numbering}, ())
+
+
+def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
+    best, declared = compared.best, compared.declared
+    evidence = {
+        "declared": declared,
+        "best_match": best,
+        "cosine_at_best": [round(c, 4) for c in compared.best_cosine],
+        "cosine_at_declared": [None if c is None else round(c, 4) for c in compared.declared_cosine],
+        "n": compared.num_rows,
+    }
+    if min(compared.best_cosine) < SAME:
+        yield NotChecked(
+            id="tap-layer/shifted",
+            reason=f"no boundary matches (best cosine {min(compared.best_cosine):.2f}): the form differs first",
+        )
+    elif best == declared or all(c is not None and c >= SAME for c in compared.declared_cosine):
+        yield Cleared(
+            id="tap-layer",
+            summary=f"each tap matches its boundary, cosine {min(c or 0 for c in compared.declared_cosine):.3f} or more",
+            evidence=evidence,
+        )
+    elif sorted(best) != sorted(declared):
+        yield _finding(
+            declared,
+            best,
+            {**evidence, "alpha1": facts.sample.alpha1},
+            [step for match in compared.matches for step in match.steps[:1]],
+        )
+
+
+def _finding(
+    declared: Sequence[int], best: Sequence[int], evidence: dict[str, object], steps: Sequence[int]
+) -> Finding:
+    shifts = [b - d for b, d in zip(best, declared)]
+    is_constant = len(set(shifts)) == 1
+    shift = shifts[0] if is_constant else None
+    words = f"all by {shift:+d}" if is_constant else f"by {', '.join(f'{s:+d}' for s in shifts)}"
+    return Finding(
+        id="tap-layer/shifted",
+        strength=Strength.CERTAIN,
+        summary=f"The draft is fed from boundaries {', '.join(map(str, best))} instead of "
+        f"{', '.join(map(str, declared))}: shifted {words}.",
+        advice="Engines count layer inputs or outputs, and the embedding as 0 or not at all: move the ids by the shift.",
+        evidence={
+            "shift": shift,
+            "shifts": shifts,
+            "declared": list(declared),
+            "best_match": list(best),
+            **evidence,
+        },
+        steps=sorted(set(steps))[:5],
+    )

@@ -1,0 +1,139 @@
+"""Where the texts of two traces of the same prompts part. Bounded: the first requests, the first tokens of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from spectrace.analysis.diagnosis.block import blocks
+from spectrace.format.records import Step
+
+if TYPE_CHECKING:
+    from spectrace.format.reader import Trace
+
+MAX_REQUESTS = 64
+MAX_TOKENS = 65_536
+
+
+@dataclass(slots=True)
+class Text:
+    """What was committed for a request, and by which steps."""
+
+    tokens: list[int] = field(default_factory=list)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    """(number of the step within the trace, index of its first token)"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """The first token in which two texts differ."""
+
+    request: str
+    token: int
+    """Index within the generated text, from 0."""
+    steps: tuple[int, int]
+    """Numbers of the steps that committed it."""
+    ids: tuple[int, int]
+    gap: float | None
+    """First less second choice of the target there, in logits, in the first trace that recorded it."""
+    rank_of_other: int | None
+    """Rank of the other trace's token, 1 = first."""
+
+
+def texts(trace: Trace) -> dict[str, Text]:
+    """Committed tokens of the first requests by name."""
+    found: dict[int, Text] = {}
+    for block in blocks(trace, {"request": None, "emitted_ids": None}):
+        column = block.columns.get("emitted_ids")
+        if column is None or column.known is not None:
+            continue
+        ends = np.cumsum(block.emitted)
+        for request in np.unique(block.requests).tolist():
+            if request not in found and len(found) >= MAX_REQUESTS:
+                continue
+            text = found.setdefault(request, Text())
+            for row in np.flatnonzero(block.requests == request).tolist():
+                if len(text.tokens) >= MAX_TOKENS:
+                    break
+                text.steps.append((block.first_row + row, len(text.tokens)))
+                text.tokens += column.values[ends[row] - block.emitted[row] : ends[row]].tolist()
+    names = request_names(trace)
+    return {names[number]: text for number, text in found.items() if number in names}
+
+
+def request_names(trace: Trace) -> dict[int, str]:
+    """Name of each of the first requests by its number within the whole trace."""
+    found: dict[int, str] = {}
+    base = 0
+    for part in trace.parts:
+        size = len(part.request_offsets())
+        found |= {base + n: part.request_name(n) for n in range(min(size, MAX_REQUESTS))}
+        base += size + 1
+    return found
+
+
+def same_prompts(one: Trace, other: Trace) -> list[tuple[str, str]]:
+    """Requests of the two traces that have the same prompt: by digest or ids, else by name."""
+
+    def keys(trace: Trace) -> Iterator[tuple[object, str]]:
+        requests = trace.requests
+        for at in range(min(len(requests), MAX_REQUESTS)):
+            request = requests[at]
+            yield request.prompt_digest or request.prompt_ids or request.request, request.request
+
+    theirs: dict[object, str] = {}
+    for key, name in keys(other):
+        theirs.setdefault(key, name)
+    return [(name, theirs[key]) for key, name in keys(one) if key in theirs]
+
+
+def forks(one: Trace, other: Trace) -> Iterator[Fork]:
+    """The first difference of each pair of texts that differ; a text that only ends earlier does not."""
+    mine, theirs = texts(one), texts(other)
+    for name, other_name in same_prompts(one, other):
+        a, b = mine.get(name), theirs.get(other_name)
+        if a is None or b is None:
+            continue
+        shared = min(len(a.tokens), len(b.tokens))
+        at = next((i for i in range(shared) if a.tokens[i] != b.tokens[i]), None)
+        if at is not None:
+            yield _fork(one, other, name, at, a, b)
+
+
+def _fork(one: Trace, other: Trace, name: str, at: int, a: Text, b: Text) -> Fork:
+    (step_a, offset_a), (step_b, offset_b) = _step_of(a, at), _step_of(b, at)
+    gap, rank = _evidence(one.steps.get(step_a), at - offset_a, b.tokens[at])
+    if gap is None or rank is None:
+        other_gap, other_rank = _evidence(other.steps.get(step_b), at - offset_b, a.tokens[at])
+        gap, rank = (other_gap, other_rank) if other_gap is not None else (gap, rank)
+    return Fork(
+        request=name,
+        token=at,
+        steps=(step_a, step_b),
+        ids=(a.tokens[at], b.tokens[at]),
+        gap=gap,
+        rank_of_other=rank,
+    )
+
+
+def _step_of(text: Text, token: int) -> tuple[int, int]:
+    """The step that committed a token, and the index of that step's first token."""
+    return max((step for step in text.steps if step[1] <= token), key=lambda step: (step[1], step[0]))
+
+
+def _evidence(step: Step | None, index: int, other_id: int) -> tuple[float | None, int | None]:
+    """Gap at a place of a chain, and the rank of another token there."""
+    if step is None or step.parents is not None:
+        return None, None
+    gaps, top = step.target_gaps, step.target_top
+    gap = gaps[index] if gaps is not None and index < len(gaps) else None
+    rank = None
+    if top is not None and index < len(top):
+        ids = [id_ for id_, _ in top[index]]
+        rank = ids.index(other_id) + 1 if other_id in ids else None
+        if gap is None and len(top[index]) > 1:
+            gap = top[index][0][1] - top[index][1][1]
+    return gap, rank

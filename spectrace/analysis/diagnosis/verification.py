@@ -1,0 +1,369 @@
+"""Does the verifier accept what its rule allows, and only that?
+
+Greedy: every accepted token must be the target's own pick, and every refused one must not. Sampling: the observed
+acceptance against what each rule expects from the recorded p and q. A rule declared lossy is reported, not
+flagged. Near-ties of the compute type excuse a pick.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from spectrace.analysis.diagnosis.block import Block, Values
+from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
+from spectrace.analysis.diagnosis.ties import tie_limit
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.expectation import Expected, by_full_rule, ignoring_q
+from spectrace.analysis.intervals import Share
+from spectrace.format.columns import Array
+from spectrace.format.records import Run
+
+_Z = 3.29
+"""Two-sided 99.9 %: a band of 95 % would accuse one healthy run in twenty."""
+_VISIBLE = 0.05
+"""Smallest difference in rate worth a verdict, whatever the number of trials."""
+_LAW_STEPS = 2000
+_BINS = 10
+
+
+class VerifierTally:
+    """Picks against decisions, and observed against expected acceptance."""
+
+    FIELDS = (
+        "proposal_ids", "parents", "num_accepted", "emitted_ids", "flags", "stop", "target_ids", "target_ranks",
+        "target_gaps", "target_logprobs", "draft_logprobs", "overlaps", "target_top.id", "target_top.logprob",
+        "logits_kind",
+    )  # fmt: skip
+
+    def __init__(self, run: Run) -> None:
+        self.is_greedy = is_greedy(run)
+        self.limit = tie_limit(run)
+        self.judged = 0
+        """Decisions whose pick or rank is known."""
+        self.unjustified = Witnesses()
+        self.refused = Witnesses()
+        """The target's own pick was refused."""
+        self.own_token = Witnesses()
+        """The token committed after the accepted ones is not the target's pick."""
+        self.full, self.ignoring, self.overlap = Expected(), Expected(), Expected()
+        self.law_observed, self.law_expected, self.law_variance = (np.zeros(_BINS) for _ in range(3))
+        self.law_steps = 0
+        self.agreement = Expected()
+        """Greedy: the pick is the draft token or is not; the observed acceptance in the same places."""
+
+    def add(self, block: Block) -> None:
+        """Counts a block."""
+        if self.is_greedy:
+            self._greedy(block)
+        elif self.is_greedy is False:
+            self._sampled(block)
+
+    # --- greedy ------------------------------------------------------------------------------
+
+    def _greedy(self, block: Block) -> None:
+        # Without parents a tree looks like a chain; only rows that commit what a chain would are judged.
+        reached = block.chain_reached & block.looks_like_chain[block.token_rows]
+        ids, slots = block.tokens("proposal_ids"), block.chain_slots
+        gaps, picks, ranks = (
+            block.slots("target_gaps"),
+            block.slots("target_ids"),
+            block.tokens("target_ranks"),
+        )
+        if ids is None or (picks is None and ranks is None):
+            return
+        # A gap that is not recorded excuses nothing.
+        clear = (
+            np.ones(len(slots), bool) if gaps is None else ~(gaps.known & (gaps.values <= self.limit))[slots]
+        )
+        differs, agrees, known = _picked(ids, slots, picks, ranks)
+        far = (
+            known
+            & differs
+            & (clear if ranks is None else clear | (ranks.known & (ranks.values > 2))[: len(slots)])
+        )
+        accepted = block.token_accepted
+        self.judged += int((reached & known).sum())
+        self.agreement.add(agrees[reached & known].astype(float), accepted[reached & known])
+        self.unjustified.note_tokens(block, reached & accepted[: len(slots)] & far)
+        self.refused.note_tokens(block, reached & ~accepted & known & agrees & clear)
+        self._own(block, picks, gaps)
+
+    def _own(self, block: Block, picks: Values | None, gaps: Values | None) -> None:
+        """The target's own token at the end of a chain."""
+        if picks is None:
+            return
+        rows = block.is_real & ~block.is_tree & block.looks_like_chain & ~block.is_cut
+        own = block.element("emitted_ids", block.accepted)
+        if own is None:
+            return
+        slots = np.minimum(block.own_slots, len(picks.values) - 1)
+        rows = rows & own.known & picks.known[slots] & (block.emitted == block.accepted + 1)
+        clear = (
+            np.ones(block.num_rows, bool)
+            if gaps is None
+            else ~(gaps.known & (gaps.values <= self.limit))[slots]
+        )
+        self.own_token.note(block, rows & clear & (own.values != picks.values[slots]))
+
+    # --- sampling ----------------------------------------------------------------------------
+
+    def _sampled(self, block: Block) -> None:
+        reached, accepted = block.chain_reached, block.token_accepted
+        p, q, overlaps = (block.tokens(n) for n in ("target_logprobs", "draft_logprobs", "overlaps"))
+        if p is not None:
+            at = reached & p.known
+            self.ignoring.add(ignoring_q(p.values[at]), accepted[at])
+            if q is not None:
+                at = at & q.known
+                self.full.add(by_full_rule(p.values[at], q.values[at]), accepted[at])
+        if overlaps is not None:
+            at = reached & overlaps.known
+            self.overlap.add(overlaps.values[at], accepted[at])
+        self._law(block)
+
+    def _law(self, block: Block) -> None:
+        """How often the first committed token is the target's first choice, against its probability."""
+        first = _first_choice(block)
+        own = block.element("emitted_ids", np.zeros(block.num_rows, np.int64))
+        kinds = block.words("logits_kind")
+        if first is None or own is None:
+            return
+        ids, p, known = first
+        rows = known & block.is_real & own.known
+        if kinds is not None:
+            rows &= ~np.isin(kinds[0], [i for i, word in enumerate(kinds[1]) if word == "raw"])
+        p, hit = p[rows], own.values[rows] == ids[rows]
+        bins = np.minimum((p * _BINS).astype(np.int64), _BINS - 1)
+        self.law_steps += len(p)
+        self.law_observed += np.bincount(bins, weights=hit, minlength=_BINS)
+        self.law_expected += np.bincount(bins, weights=p, minlength=_BINS)
+        self.law_variance += np.bincount(bins, weights=p * (1 - p), minlength=_BINS)
+
+
+def is_greedy(run: Run) -> bool | None:
+    """Whether the target's pick is its first choice; None where the header does not say."""
+    rule = None if run.verification is None else run.verification.rule
+    temperature = None if run.sampling is None else run.sampling.temperature
+    if run.verification is not None and run.verification.lossless is False:
+        return None
+    if rule == "greedy":
+        return True
+    if temperature is not None and rule in (None, "match", "rejection_sampling", "target_only", "block"):
+        return temperature == 0
+    return False if rule == "rejection_sampling" else None
+
+
+def _picked(
+    ids: Values, slots: Array, picks: Values | None, ranks: Values | None
+) -> tuple[Array, Array, Array]:
+    """[tokens] the pick differs, it agrees, and whether that is known."""
+    if picks is not None and picks.known[slots].any():
+        known = picks.known[slots]
+        same = picks.values[slots] == ids.values
+        return known & ~same, known & same, known
+    if ranks is None:
+        nothing = np.zeros(len(slots), bool)
+        return nothing, nothing, nothing
+    return ranks.known & (ranks.values > 1), ranks.known & (ranks.values == 1), ranks.known
+
+
+def _first_choice(block: Block) -> tuple[Array, Array, Array] | None:
+    """[rows] id and probability of the target's first choice at the root."""
+    ids, logprobs = block.columns.get("target_top.id"), block.columns.get("target_top.logprob")
+    if ids is None or logprobs is None or ids.known is not None or logprobs.known is not None:
+        return None
+    if not np.array_equal(ids.lengths[1], logprobs.lengths[1]) or not len(ids.values):
+        return None
+    outer = block.lengths("target_top.id")
+    inner_start = np.cumsum(ids.lengths[1]) - ids.lengths[1]
+    list_start = np.cumsum(outer) - outer
+    at_list = np.minimum(list_start, len(ids.lengths[1]) - 1)
+    known = (outer > 0) & (ids.lengths[1][at_list] > 0)
+    at = np.where(known, inner_start[at_list], 0)
+    p = np.exp(np.minimum(logprobs.values[at].astype(np.float64), 0.0))
+    return ids.values[at].astype(np.int64), np.nan_to_num(p), known & np.isfinite(p)
+
+
+# --- verdict -----------------------------------------------------------------------------------
+
+
+def judge(facts: Facts) -> Iterator[Outcome]:
+    """Greedy contradictions, or observed against expected acceptance, then the confidence gate."""
+    tally, declared = facts.of(VerifierTally), facts.run.verification
+    if declared is not None and declared.lossless is False:
+        yield NotChecked(
+            id="verification",
+            reason=f"the rule {declared.rule or 'in use'} is declared lossy: what it accepts is its own affair",
+        )
+    elif tally.is_greedy is None:
+        yield facts.not_recorded(
+            "verification",
+            "the header must name the rule and the temperature",
+            "verification.rule",
+            "sampling.temperature",
+        )
+    elif tally.is_greedy:
+        yield from _greedy_verdict(facts, tally)
+    else:
+        yield from _sampled_verdict(facts, tally)
+    yield from _gate(facts)
+
+
+def _greedy_verdict(facts: Facts, tally: VerifierTally) -> Iterator[Outcome]:
+    if not tally.judged:
+        yield facts.not_recorded(
+            "verification", "record the target's pick at each position", "target_ids", "target_ranks"
+        )
+        return
+    for witnesses, id_, summary, advice in (
+        (
+            tally.unjustified,
+            "verification/unjustified-accept",
+            "Greedy verification accepted draft tokens that are not the target's pick.",
+            "Compare ids, not probabilities, at temperature 0; look at the first of these steps.",
+        ),
+        (
+            tally.refused,
+            "verification/biased",
+            "Greedy verification refused draft tokens that are the target's own pick.",
+            "Check that pick and draft token are compared at the same index.",
+        ),
+        (
+            tally.own_token,
+            "verification/biased",
+            "The token committed after the accepted ones is not the target's pick there.",
+            "Take the target's pick at index num_accepted, not at K or at 0.",
+        ),
+    ):
+        if witnesses:
+            yield Finding(
+                id=id_,
+                strength=Strength.CERTAIN,
+                summary=summary,
+                advice=advice,
+                evidence={
+                    "steps_affected": witnesses.count,
+                    "decisions_judged": tally.judged,
+                    "tie_limit": tally.limit,
+                },
+                steps=witnesses.steps,
+            )
+    if not (tally.unjustified or tally.refused or tally.own_token):
+        yield Cleared(
+            id="verification",
+            summary=f"all {tally.judged:,} decisions follow the target's picks",
+            evidence={"decisions_judged": tally.judged},
+        )
+
+
+def _sampled_verdict(facts: Facts, tally: VerifierTally) -> Iterator[Outcome]:
+    rule = None if facts.run.verification is None else facts.run.verification.rule
+    full = tally.overlap if tally.overlap.trials >= tally.full.trials else tally.full
+    if rule not in (None, "rejection_sampling", "block") or not full.trials:
+        yield (
+            facts.not_recorded(
+                "verification", "record log p and log q of the draft tokens", "overlaps", "draft_logprobs"
+            )
+            if not full.trials
+            else NotChecked(
+                id="verification",
+                reason=f"what the rule {rule} accepts cannot be computed from p and q alone",
+            )
+        )
+        return
+    if full.trials < MIN_STEPS:
+        yield NotChecked(
+            id="verification",
+            reason=f"{full.trials:,} judged tokens are too few for a rate, {MIN_STEPS} are needed",
+        )
+        return
+    yield from _rate_verdict(tally, full)
+    yield from _law_verdict(tally)
+
+
+def _rate_verdict(tally: VerifierTally, full: Expected) -> Iterator[Outcome]:
+    rate = full.observed / full.trials
+    evidence = {
+        "observed": Share(full.observed, full.trials),
+        "expected_by_full_rule": full.rate,
+        "expected_ignoring_q": tally.ignoring.rate,
+    }
+    if full.explains(rate, _Z) or abs(rate - (full.rate or 0.0)) < _VISIBLE:
+        yield Cleared(
+            id="verification",
+            summary=f"observed {rate:.3f}, expected {full.rate:.3f} by the full rule",
+            evidence=evidence,
+        )
+    elif tally.ignoring.trials >= MIN_STEPS and tally.ignoring.explains(
+        tally.ignoring.observed_rate or 0.0, _Z
+    ):
+        yield Finding(
+            id="verification/q-not-used",
+            strength=Strength.STRONG,
+            summary="Tokens are accepted with probability p, not min(1, p/q): the draft's distribution is ignored. "
+            "The output law stays right, acceptance is thrown away.",
+            advice="Hand the draft's probabilities to the sampler, or draft greedily.",
+            evidence=evidence,
+        )
+    else:
+        yield Finding(
+            id="verification/biased",
+            strength=Strength.STRONG,
+            summary="Observed acceptance fits no verification rule with the recorded p and q.",
+            advice="Check that p and q are those the sampler compared: same temperature, same processors, same position.",
+            evidence=evidence,
+        )
+
+
+def _law_verdict(tally: VerifierTally) -> Iterator[Outcome]:
+    if tally.law_steps < _LAW_STEPS:
+        return
+    used = tally.law_variance > 5
+    chi = float((((tally.law_observed - tally.law_expected)[used]) ** 2 / tally.law_variance[used]).sum())
+    freedom = int(used.sum())
+    deviation = float(np.abs(tally.law_observed - tally.law_expected).sum() / tally.law_steps)
+    evidence = {
+        "first_choice_observed": float(tally.law_observed.sum() / tally.law_steps),
+        "first_choice_expected": float(tally.law_expected.sum() / tally.law_steps),
+        "chi_square": chi,
+        "degrees_of_freedom": freedom,
+        "n": tally.law_steps,
+    }
+    if freedom and _chi_square_tail(chi, freedom) < 0.001 and deviation > 0.02:
+        yield Finding(
+            id="verification/biased",
+            strength=Strength.STRONG,
+            summary="Committed tokens do not follow the target's distribution.",
+            advice="Check the recovered token: it must be drawn from max(p - q, 0), normalised.",
+            evidence=evidence,
+        )
+    else:
+        yield Cleared(id="verification/biased", summary="committed tokens follow p", evidence=evidence)
+
+
+def _chi_square_tail(value: float, freedom: int) -> float:
+    """P(chi-square > value), by Wilson and Hilferty's normal approximation of the cube root (1931)."""
+    spread = 2 / (9 * freedom)
+    z = ((value / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
+    return 0.5 * math.erfc(z / math.sqrt(2))
+
+
+def _gate(facts: Facts) -> Iterator[Outcome]:
+    sample, speculation = facts.sample, facts.run.speculation
+    wanted = None if speculation is None else speculation.num_draft_tokens
+    if not wanted or not sample.is_enough:
+        return
+    mean_length, rate = sample.drafted / sample.proposals, sample.acceptance_rate
+    if rate.value is not None and rate.value > 0.98 and mean_length < wanted / 2:
+        yield Finding(
+            id="verification/confidence-gate",
+            strength=Strength.HINT,
+            summary="Nearly everything proposed is accepted because little is proposed: "
+            "a confidence gate at work, no sign of a good draft.",
+            advice="Judge by accept length and time, and try a lower confidence threshold.",
+            evidence={"acceptance_rate": rate, "mean_proposed": mean_length, "num_draft_tokens": wanted},
+        )

@@ -1,0 +1,324 @@
+"""What is missing, left over, zero, not finite or of the wrong shape among a draft's weights.
+
+Rules K02, K05 and K20, as far as files can tell. Names are canonical: ``layers.0`` for ``midlayer``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.draft.facts import DraftFacts
+from spectrace.analysis.draft.loading import LoadRow
+from spectrace.checkpoint.records import Checkpoint, Values
+
+_MLA_INPUT = "self_attn.kv_a_proj_with_mqa"
+
+
+def missing_modules(facts: DraftFacts) -> tuple[str, ...]:
+    """Modules of an EAGLE-3 draft that no tensor belongs to, in the order of computation."""
+    wanted: list[str] = []
+    config = facts.raw
+    uses_taps = config.flag("eagle_config", "use_aux_hidden_state") is not False
+    if uses_taps:
+        wanted.append("fc")
+    for layer in range(facts.num_layers):
+        wanted += [f"layers.{layer}.{part}" for part in _layer_modules(facts, layer)]
+    wanted.append("norm")
+    return tuple(module for module in wanted if not facts.has(module))
+
+
+def _layer_modules(facts: DraftFacts, layer: int) -> tuple[str, ...]:
+    """Modules of one layer; whichever of several spellings is there counts."""
+    own = f"layers.{layer}."
+    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    if facts.has(own + "self_attn.qkv_proj"):
+        attention = ("self_attn.qkv_proj",)
+    elif facts.has(own + _MLA_INPUT):
+        attention = (_MLA_INPUT, "self_attn.kv_b_proj")
+    mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    if facts.has(own + "mlp.gate_up_proj"):
+        mlp = ("mlp.gate_up_proj", "mlp.down_proj")
+    elif facts.has(own + "mlp.experts"):
+        mlp = ()
+    first = ("input_layernorm", "hidden_norm")
+    norms = first if layer == 0 else (first[0] if facts.has(own + first[0]) else first[1],)
+    return (*norms, *attention, "self_attn.o_proj", "post_attention_layernorm", *mlp)
+
+
+def judge_weights(facts: DraftFacts, draft: Checkpoint, rows: Sequence[LoadRow]) -> Iterator[Outcome]:
+    """Every answer about weights."""
+    unreadable = not draft.tensors
+    if unreadable:
+        yield NotChecked(id="weights", reason=_why_unread(draft), missing=("weights",))
+        return
+    yield from _of_index(draft)
+    if facts.kind == "eagle3":
+        yield from _of_modules(facts, draft)
+        yield from _of_head(facts, draft)
+        yield from _of_engines(rows)
+        yield from _of_shapes(facts)
+    else:
+        reason = f"which weights a draft of the kind {facts.kind} needs is not known here"
+        yield NotChecked(id="weights/not-loaded", reason=reason)
+    yield from _of_precision(facts, draft)
+    yield from _of_values(draft.values)
+
+
+def _why_unread(draft: Checkpoint) -> str:
+    if draft.faults:
+        return f"no tensor could be read: {draft.faults[0].what}"
+    return "the directory holds no weights"
+
+
+def _of_index(draft: Checkpoint) -> Iterator[Outcome]:
+    if draft.missing:
+        yield Finding(
+            id="weights/not-loaded",
+            strength=Strength.CERTAIN,
+            summary=f"The index promises {len(draft.missing):,} tensors that no file holds, "
+            f"such as {_listed(draft.missing)}.",
+            advice="Copy or download the checkpoint again; a shard is missing or cut.",
+            evidence={"missing": list(draft.missing[:20]), "count": len(draft.missing)},
+        )
+
+
+def _of_modules(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
+    missing = missing_modules(facts)
+    if not missing:
+        yield Cleared(
+            id="weights/not-loaded",
+            summary=f"fc, norm and all parts of {facts.num_layers} layer"
+            f"{'' if facts.num_layers == 1 else 's'} are there, {len(draft.tensors):,} tensors",
+        )
+        return
+    damaged = {fault.tensor for fault in draft.faults if fault.tensor}
+    why = " (the files are damaged, see above)" if damaged else ""
+    layer = [module for module in missing if module.startswith("layers.")]
+    whole = not facts.has("layers")
+    if layer and whole:
+        summary = (
+            "The draft's transformer layer is missing: no tensor is called midlayer.* or layers.0.*"
+            f"{why}. On a random layer it proposes nothing that is accepted."
+        )
+    else:
+        summary = f"{len(missing):,} parts of the draft are missing: {_listed(missing)}{why}."
+    yield Finding(
+        id="weights/not-loaded",
+        strength=Strength.CERTAIN,
+        summary=summary,
+        advice="Export the checkpoint again; EAGLE, SGLang and vLLM run on without a word.",
+        evidence={"missing": list(missing[:40]), "count": len(missing)},
+    )
+
+
+def _of_head(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
+    """K02: the LM head against the draft's vocabulary."""
+    declared = facts.config.integer("draft_vocab_size")
+    if not facts.has("lm_head"):
+        if facts.is_reduced:
+            yield Finding(
+                id="draft-head/not-loaded",
+                strength=Strength.CERTAIN,
+                summary=f"There is no lm_head, and the target's {facts.target_vocab:,} rows do not fit the "
+                f"draft's {facts.draft_vocab:,} ids.",
+                advice="Export lm_head with the draft.",
+                evidence={"draft_vocab": facts.draft_vocab, "target_vocab": facts.target_vocab},
+            )
+        else:
+            yield Cleared(
+                id="draft-head/not-loaded", summary="no lm_head of its own; the target's has as many rows"
+            )
+        return
+    values = draft.values.get(_raw_name(draft, "lm_head.weight") or "")
+    if values is not None and values.is_zero and not values.is_sample:
+        yield Finding(
+            id="draft-head/not-loaded",
+            strength=Strength.CERTAIN,
+            summary="Every value of lm_head is zero: it was never set.",
+            advice="Export the checkpoint again, after training.",
+            evidence={"bytes_read": values.bytes_read},
+        )
+    if facts.head_rows is not None and declared is not None and facts.head_rows != declared:
+        is_target = facts.head_rows == facts.target_vocab
+        yield Finding(
+            id="draft-head/overwritten",
+            strength=Strength.CERTAIN,
+            summary=f"lm_head has {facts.head_rows:,} rows, config.json says {declared:,} draft ids"
+            f"{': it is as large as the head of the target' if is_target else ''}.",
+            advice="Export the draft's own head.",
+            evidence={"head_rows": facts.head_rows, "draft_vocab_size": declared},
+        )
+    elif facts.head_rows is not None:
+        yield Cleared(
+            id="draft-head/overwritten", summary=f"lm_head has {facts.head_rows:,} rows, one per draft id"
+        )
+
+
+def _of_engines(rows: Sequence[LoadRow]) -> Iterator[Outcome]:
+    """What serving engines would skip or stop at."""
+    quiet = []
+    for row in rows:
+        engine = row.rule.engine
+        if not engine.serves:
+            continue
+        if row.skipped:
+            yield Finding(
+                id="weights/not-loaded",
+                strength=Strength.HINT,
+                summary=f"With {engine.label}: it silently skips {len(row.skipped):,} "
+                f"tensor{'' if len(row.skipped) == 1 else 's'}: {_listed(row.skipped)}.",
+                advice="Rename them as this engine expects, or switch on what they belong to in config.json.",
+                evidence={
+                    "engine": engine.name,
+                    "skipped": list(row.skipped[:40]),
+                    "count": len(row.skipped),
+                },
+            )
+        if row.refused:
+            yield Finding(
+                id="weights/unexpected",
+                strength=Strength.HINT,
+                summary=f"With {engine.label}: it stops at {len(row.refused):,} "
+                f"tensor{'' if len(row.refused) == 1 else 's'} it does not know: {_listed(row.refused)}.",
+                advice="Rename or drop them, or switch on what they belong to in config.json.",
+                evidence={
+                    "engine": engine.name,
+                    "refused": list(row.refused[:40]),
+                    "count": len(row.refused),
+                },
+            )
+        if not row.skipped and not row.refused and row.unknown_class is None:
+            quiet.append(engine.name)
+    if quiet:
+        yield Cleared(
+            id="weights/unexpected", summary=f"{', '.join(quiet)} use every tensor, or skip it on purpose"
+        )
+
+
+def _of_shapes(facts: DraftFacts) -> Iterator[Outcome]:
+    """Shapes of plain weights against the configuration; quantized ones are packed and left alone."""
+    hidden = facts.hidden
+    if hidden is None:
+        yield NotChecked(
+            id="weights/shape", reason="config.json gives no hidden_size", missing=("hidden_size",)
+        )
+        return
+    wrong = []
+    for name, wanted in _wanted_shapes(facts, hidden).items():
+        shape = facts.shape(name)
+        if shape is None or len(shape) != len(wanted):
+            continue
+        if any(size is not None and size != have for size, have in zip(wanted, shape)):
+            needed = ", ".join("any" if size is None else str(size) for size in wanted)
+            wrong.append(f"{name} is {list(shape)}, expected [{needed}]")
+    if wrong:
+        yield Finding(
+            id="weights/shape",
+            strength=Strength.CERTAIN,
+            summary=f"{len(wrong):,} weight{'' if len(wrong) == 1 else 's'} of the wrong shape: "
+            f"{'; '.join(wrong[:2])}{'; …' if len(wrong) > 2 else ''}.",
+            advice="config.json and weights come from different models.",
+            evidence={"wrong": wrong[:20], "count": len(wrong)},
+        )
+    else:
+        yield Cleared(id="weights/shape", summary="every shape fits config.json")
+
+
+def _wanted_shapes(facts: DraftFacts, hidden: int) -> Mapping[str, tuple[int | None, ...]]:
+    heads, config = facts.config.integer("num_attention_heads"), facts.config
+    head = config.integer("head_dim") or (hidden // heads if heads else None)
+    groups = config.integer("num_key_value_heads") or heads
+    queries = heads * head if heads and head else None
+    keys = groups * head if groups and head else None
+    inner = config.integer("intermediate_size")
+    wanted: dict[str, tuple[int | None, ...]] = {"norm.weight": (hidden,)}
+    wanted["lm_head.weight"] = (None, hidden)
+    wanted["embed_tokens.weight"] = (None, hidden)
+    for layer in range(facts.num_layers):
+        own = f"layers.{layer}."
+        width = 2 * hidden if layer == 0 else hidden
+        wanted |= {own + f"self_attn.{kind}_proj.weight": (keys, width) for kind in "kv"}
+        wanted |= {own + f"mlp.{kind}_proj.weight": (inner, hidden) for kind in ("gate", "up")}
+        wanted[own + "self_attn.q_proj.weight"] = (queries, width)
+        wanted[own + "self_attn.o_proj.weight"] = (hidden, queries)
+        wanted[own + "mlp.down_proj.weight"] = (hidden, inner)
+        norms = ("input_layernorm", "hidden_norm", "post_attention_layernorm")
+        wanted |= {f"{own}{norm}.weight": (hidden,) for norm in norms}
+    return wanted
+
+
+_PACKED = re.compile(r"\.(qweight|weight_packed|weight_scale|weight_scale_inv|qzeros|scales|g_idx|absmax)$")
+
+
+def _of_precision(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
+    packed = [name for name in draft.tensors if _PACKED.search(name)]
+    declared = facts.config.has("quantization_config")
+    if packed and not declared:
+        yield Finding(
+            id="weights/precision",
+            strength=Strength.CERTAIN,
+            summary=f"{len(packed):,} tensors are quantized ({_listed(packed)}), "
+            "but config.json has no quantization_config.",
+            advice="Copy quantization_config from the export; else packed values are read as plain weights.",
+            evidence={"packed": packed[:20], "count": len(packed)},
+        )
+    elif declared and not packed:
+        yield Finding(
+            id="weights/precision",
+            strength=Strength.HINT,
+            summary="config.json has a quantization_config, but no tensor looks quantized.",
+            advice="Harmless where the engine quantizes while it loads; else drop it from config.json.",
+        )
+
+
+def _of_values(values: Mapping[str, Values]) -> Iterator[Outcome]:
+    """Not finite, and all zero."""
+    if not values:
+        return
+    bad = {name: seen.nonfinite for name, seen in values.items() if seen.nonfinite}
+    read, total = sum(v.bytes_read for v in values.values()), sum(v.bytes_total for v in values.values())
+    how = (
+        "every value was read"
+        if read == total
+        else f"{read / total:.0%} of the values were read, evenly spread"
+    )
+    if bad:
+        yield Finding(
+            id="nonfinite/values",
+            strength=Strength.CERTAIN,
+            summary=f"{len(bad):,} tensors hold NaN or infinity: {_listed(tuple(bad))} ({how}).",
+            advice="Export the checkpoint again; a training run that diverged is not worth serving.",
+            evidence={"nonfinite": dict(list(bad.items())[:20]), "bytes_read": read, "bytes_total": total},
+        )
+    else:
+        words = f"no NaN and no infinity in {len(values):,} tensors; {how}"
+        yield Cleared(
+            id="nonfinite/values", summary=words, evidence={"bytes_read": read, "bytes_total": total}
+        )
+    zero = [n for n, seen in values.items() if seen.is_zero and not _may_be_zero(n) and not seen.is_sample]
+    if zero:
+        yield Finding(
+            id="weights/not-loaded",
+            strength=Strength.CERTAIN,
+            summary=f"{len(zero):,} tensors are zero throughout: {_listed(tuple(zero))}.",
+            advice="Export the checkpoint again; these weights were never written.",
+            evidence={"zero": zero[:20], "count": len(zero)},
+        )
+
+
+def _may_be_zero(name: str) -> bool:
+    """Maps, biases and zero points may be zero; the head has a finding of its own."""
+    return name.endswith(
+        ("d2t", "t2d", "bias", "qzeros", "lm_head.weight", "zero_point", "inv_freq", "g_idx")
+    )
+
+
+def _raw_name(draft: Checkpoint, ending: str) -> str | None:
+    return next((name for name in draft.tensors if name.endswith(ending)), None)
+
+
+def _listed(names: Sequence[str], most: int = 3) -> str:
+    shown = [name if len(name) <= 60 else f"{name[:59]}…" for name in names[:most]]
+    return ", ".join(shown) + (", …" if len(names) > most else "")
