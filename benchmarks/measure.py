@@ -24,7 +24,9 @@ Case = Callable[[], object]
 def options(doc: str | None) -> argparse.ArgumentParser:
     """A parser with the option that every benchmark has."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the work or less: is it sound at all?")
+    parser.add_argument(
+        "--quick", action="store_true", help="a tenth of the work or less: is it sound at all?"
+    )
     return parser
 
 
@@ -54,7 +56,7 @@ def interleaved(
     """
     found: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(rounds):
-        names = list(cases) if number % 2 == 0 else list(reversed(cases))
+        names = list(cases) if number % 2 == 0 else [*cases][::-1]
         for name in names:
             found[name].append(timed(cases[name]))
     return found
@@ -82,15 +84,22 @@ class Results:
     """
 
     def __init__(self, title: str) -> None:
-        print(f"\n### {title}\n\n{machine()}\n\n| what | measured | target | met |\n|---|---|---|---|", flush=True)
+        print(
+            f"\n### {title}\n\n{machine()}\n\n| what | measured | target | met |\n|---|---|---|---|",
+            flush=True,
+        )
 
     def at_most(self, what: str, value: float, target: float, form: str = "{:.2f}") -> None:
         """A result that should not exceed its target."""
-        self._row(what, form.format(value), f"≤ {form.format(target)}", "yes" if value <= target else "**no**")
+        self._row(
+            what, form.format(value), f"≤ {form.format(target)}", "yes" if value <= target else "**no**"
+        )
 
     def at_least(self, what: str, value: float, target: float, form: str = "{:.2f}") -> None:
         """A result that should reach its target."""
-        self._row(what, form.format(value), f"≥ {form.format(target)}", "yes" if value >= target else "**no**")
+        self._row(
+            what, form.format(value), f"≥ {form.format(target)}", "yes" if value >= target else "**no**"
+        )
 
     def note(self, what: str, value: str) -> None:
         """A figure that has no target."""

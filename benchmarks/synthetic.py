@@ -8,14 +8,22 @@ shape of the data; measures nothing.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+import spectrace
+from spectrace.format.counts import count_steps
+from spectrace.format.fields import LEAVES
+from spectrace.format.frames import HEAD, HEADER_SIZE, REQUEST, STEP, Frame, pack_body, unpack_body
+from spectrace.format.outfile import OutFile, Pending
 from spectrace.format.packer import Batch, Packer
+from spectrace.format.scan import read_frame
+from spectrace.format.tracefile import TraceFile
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Any]
@@ -179,7 +187,7 @@ def _by_row(given: Any) -> list[Any]:
         flat = given[0] if isinstance(given[0], list) else given[0].tolist()
         ends = np.cumsum(given[1]).tolist()
         return [flat[end - length : end] for end, length in zip(ends, given[1].tolist())]
-    return given if isinstance(given, list) else given.tolist()  # type: ignore[no-any-return]
+    return given if isinstance(given, list) else given.tolist()
 
 
 def write_live(path: Path, num_rows: int, *, full: bool = False) -> None:
@@ -215,19 +223,49 @@ def _complain(sentence: str) -> None:
     raise OSError(sentence)
 
 
-def without_end(path: Path) -> int:
-    """Cuts a closed trace before its index and tail, as if its writer had been killed.
+def write_long(path: Path, num_rows: int) -> None:
+    """A long live trace in little time: the frames of 200 engine steps again and again.
 
-    Returns:
-        The size that is left, bytes.
+    Frames, index and number of requests are those of `write_live`; only what the steps say repeats.
     """
-    from spectrace.format.frames import HEADER_SIZE, unpack_body
-    from spectrace.format.scan import read_frame
+    with tempfile.TemporaryDirectory() as folder:
+        short = Path(folder) / "short.spectrace"
+        write_live(short, 200 * BATCH)
+        with spectrace.open(short) as trace:
+            requests = len(trace.requests)
+            steps = [
+                _again(part, frame) for part in trace.parts for frame in part.frames() if frame.kind == STEP
+            ]
+    out = OutFile(path, _complain)
+    head = {"spectrace": 1, "schema": 1, "run": {"method": "eagle3"}, "run_id": bytes(16), "segment": 0}
+    out.write([Pending(HEAD, pack_body(head)), *(_request(number) for number in range(requests))])
+    declared = requests
+    for number in range(num_rows // BATCH):
+        pending = [steps[number % len(steps)]]
+        while declared - requests < out.rows * _LAST:
+            pending.insert(0, _request(declared))
+            declared += 1
+        out.write(pending)
+    out.finish({"totals": {"steps": out.rows}})
 
-    with path.open("r+b") as file:
+
+def _again(part: TraceFile, frame: Frame) -> Pending:
+    """A STEP frame to be written once more."""
+    chunk = part.chunk(frame)
+    assert chunk is not None
+    columns = chunk.columns(*(leaf.number for leaf in LEAVES))
+    return Pending(STEP, bytes(frame.body), chunk.num_rows, count_steps(columns, chunk.num_rows))
+
+
+def _request(number: int) -> Pending:
+    return Pending(REQUEST, pack_body({"number": number, "request": f"req-{number:07d}", "implied": True}))
+
+
+def index_offset(path: Path) -> int:
+    """Where the index of a closed trace begins; a killed recorder leaves what lies before it."""
+    with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         end = read_frame(file.fileno(), size - HEADER_SIZE, size)
-        assert end is not None, f"{path} has no tail"
-        tail = read_frame(file.fileno(), end.first_row, size)
-        assert tail is not None
-        return file.truncate(unpack_body(tail.body)["index"][0])
+        tail = None if end is None else read_frame(file.fileno(), end.first_row, size)
+        assert tail is not None, f"{path} was not closed"
+        return int(unpack_body(tail.body)["index"][0])

@@ -14,13 +14,9 @@ class DraftCache:
     """
 
     def __init__(self, num_layers: int) -> None:
+        self.length = 0
+        """Rows held; whoever has appended to every layer counts them."""
         self._rows: list[tuple[Tensor, Tensor] | None] = [None] * num_layers
-
-    @property
-    def length(self) -> int:
-        """Rows held."""
-        first = self._rows[0]
-        return 0 if first is None else first[0].shape[1]
 
     def append(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Adds rows, [num_kv_heads, n, head_dim] each, and returns all of that layer."""
@@ -33,4 +29,5 @@ class DraftCache:
 
     def crop(self, length: int) -> None:
         """Keeps the first rows only."""
+        self.length = min(self.length, length)
         self._rows = [None if row is None else (row[0][:, :length], row[1][:, :length]) for row in self._rows]

@@ -55,6 +55,8 @@ class HeadConfig:
     """The state fed back is the one after the final norm."""
     layer_ids: tuple[int, ...] | None
     numbering: str | None
+    training: dict[str, Any]
+    """What the training reported, as config.json holds it under this name."""
 
 
 def read_config(path: Path, raw: Config, tensor_names: Collection[str]) -> HeadConfig:
@@ -93,6 +95,7 @@ def read_config(path: Path, raw: Config, tensor_names: Collection[str]) -> HeadC
         norm_before_fc=flag("norm_before_fc", "input_norm.weight" in tensor_names),
         fc_norm=flag("fc_norm", flag("use_aux_norm", "fc_norm.0.weight" in tensor_names)),
         norm_output=flag("norm_output", False),
+        training={name: raw.at("training", name) for name in raw.section("training").names()},
         **_layer_ids(raw, nested),
     )
 

@@ -35,8 +35,6 @@ class Draft:
     head: Eagle3Head
     vocab: VocabMap
     taps: TapPlan
-    weights: dict[str, Tensor]
-    """As read, for fingerprints."""
     missing: tuple[str, ...]
     """Weights that nothing gave; they are random."""
     unexpected: tuple[str, ...]
@@ -89,7 +87,6 @@ def load_draft(path: Path, target: Any, boundaries: Sequence[int] | None = None)
         head=head,
         vocab=vocab,
         taps=plan,
-        weights=weights,
         missing=missing,
         unexpected=tuple(sorted(set(weights) - set(head.state_dict()))),
         shared=shared,

@@ -205,5 +205,6 @@ class Eagle3Head(nn.Module):
         cos, sin = self.rotary(embedded, positions.unsqueeze(0))  # [1, n, head_dim] each
         for layer in self.layers:
             states = layer(embedded, states, (cos[0], sin[0]), mask, cache)
+        cache.length += len(token_ids)
         normed = self.norm(states)
         return self.lm_head(normed), normed if self.norm_output else states

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import DynamicCache
 
 from spectrace.errors import UnsupportedEngine
+from spectrace_eagle3.faults import HEALTHY, Faults
 from spectrace_transformers.taps import find_layers, hook_boundaries
 
 
@@ -33,17 +34,19 @@ class Target:
     Args:
         model: a causal language model of transformers.
         boundaries: k of B(k) to capture, in the draft's order.
+        faults: what to do wrong on purpose.
     """
 
-    def __init__(self, model: Any, boundaries: Sequence[int]) -> None:
+    def __init__(self, model: Any, boundaries: Sequence[int], faults: Faults = HEALTHY) -> None:
         layers = find_layers(model)
         if layers is None:
             raise UnsupportedEngine("eagle3", f"no list of decoder layers in {type(model).__name__}")
         self.model = model
         self.device = model.get_input_embeddings().weight.device
-        self._boundaries = tuple(boundaries)
+        self._boundaries = tuple(k + faults.tap_shift for k in boundaries)
+        self._norm = final_norm(model) if faults.normed_taps else None
         self._seen: dict[int, Tensor] = {}
-        self._handles = hook_boundaries(layers, sorted(set(boundaries)), self._see)
+        self._handles = hook_boundaries(layers, sorted(set(self._boundaries)), self._see)
         parameters = inspect.signature(model.forward).parameters
         # One name up to transformers 5.23, another from 5.24 on.
         self._cache_name = "cache" if "cache" in parameters else "past_key_values"
@@ -109,12 +112,11 @@ class Target:
         )
         self._check_cache()
         logits = output.logits[0].float()  # [n, vocab_size]
-        taps = torch.stack([self._tap(k) for k in self._boundaries])  # [taps, n, hidden_size]
+        states = [self._seen[k][0] for k in self._boundaries]  # [n, hidden_size] each
+        if self._norm is not None:
+            states = [self._norm(state) for state in states]
+        taps = torch.stack(states) if states else logits.new_zeros(0, len(ids), 0)
         return Forward(logits[-1:] if last_only else logits, taps)
-
-    def _tap(self, boundary: int) -> Tensor:
-        """[n, hidden_size] of the last run."""
-        return self._seen[boundary][0]
 
     def _mask(self, ancestors: Tensor) -> Tensor:
         """What is added to attention scores, [1, 1, n, past + n]: everything cached may be seen."""
@@ -135,3 +137,12 @@ class Target:
             if layer.is_initialized and getattr(layer, "keys", None) is None:
                 what = f"{type(self.model).__name__} keeps a state that cannot be rolled back token by token"
                 raise UnsupportedEngine("eagle3", what)
+
+
+def final_norm(model: Any) -> Any:
+    """The norm between the last layer and the LM head."""
+    decoder = model.get_decoder()
+    for name in ("norm", "final_layernorm", "ln_f"):
+        if hasattr(decoder, name):
+            return getattr(decoder, name)
+    raise UnsupportedEngine("eagle3", f"no final norm was found in {type(decoder).__name__}")

@@ -1,24 +1,23 @@
 """What `spectrace record` runs: load models from local folders, generate with speculation, record it.
 
-Owns loading, the generation loop and the comparison with plain generation. Everything it finds goes into
-the trace (`run.baseline` for the comparison); it prints nothing and never reaches for the network.
+Owns the runs over the prompts, with and without speculation. Everything it finds goes into the trace
+(`run.baseline` for the comparison); it prints nothing and never reaches for the network.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.generation.streamers import BaseStreamer
-from transformers.utils import logging as transformers_logging
 
 import spectrace_transformers
-from spectrace.errors import UnsupportedEngine
+from spectrace_transformers.baseline import Output, compared, token_ns
+from spectrace_transformers.loading import be_quiet, encode, has_tokenizer, load_model, load_tokenizer
 
 
 @dataclass(slots=True, kw_only=True)
@@ -28,16 +27,6 @@ class _Models:
     draft: Any = None
     draft_tokenizer: Any = None
     """Only where it differs from the target's."""
-
-
-@dataclass(slots=True)
-class _Output:
-    """One prompt and what was generated from it."""
-
-    prompt_ids: list[int]
-    new_ids: list[int]
-    times_ns: list[int] = field(default_factory=list)
-    """When each new token came; monotonic clock."""
 
 
 def generate(
@@ -92,8 +81,8 @@ def generate(
         _fix_proposals(models.draft or models.target, num_draft_tokens)
     options = _sampling(temperature, top_k, top_p) | {"max_new_tokens": max_new_tokens}
     speculation = _speculation(models, prompt_lookup, early_exit)
-    inputs = [_encoded(models, prompt, chat=chat) for prompt in prompts]
-    plain: list[_Output] = []
+    inputs = [encode(models.target, models.tokenizer, prompt, chat=chat) for prompt in prompts]
+    plain: list[Output] = []
     if compare_baseline:
         plain = _run(models, inputs, options, seed, on_progress)
     done = len(plain) * max_new_tokens
@@ -108,54 +97,23 @@ def generate(
     ) as recorder:
         outputs = _run(models, inputs, options | speculation, seed, lambda tokens: on_progress(done + tokens))
         if compare_baseline:
-            compared = _compared(models, outputs, plain) if temperature == 0 else {}
-            recorder.amend(baseline={"token_ns": _token_ns(plain), **compared})
+            found = compared(models.target, outputs, plain) if temperature == 0 else {}
+            recorder.amend(baseline={"token_ns": token_ns(plain), **found})
 
 
 # --- loading ---------------------------------------------------------------------------------------
 
 
 def _load(target: Path, draft: Path | None, dtype: str, device: str | None) -> _Models:
-    # The terminal belongs to the command: its own bar, and no hints about calls nobody here wrote.
-    transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    place = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    models = _Models(target=_model(target, dtype, place), tokenizer=_tokenizer(target))
+    be_quiet()
+    models = _Models(target=load_model(target, dtype, device), tokenizer=load_tokenizer(target))
     if draft is not None:
-        models.draft = _model(draft, dtype, place)
-        if _has_tokenizer(draft):
-            tokenizer = _tokenizer(draft)
+        models.draft = load_model(draft, dtype, device)
+        if has_tokenizer(draft):
+            tokenizer = load_tokenizer(draft)
             if tokenizer.get_vocab() != models.tokenizer.get_vocab():
                 models.draft_tokenizer = tokenizer
     return models
-
-
-def _model(folder: Path, dtype: str, device: str) -> Any:
-    kind = dtype if dtype == "auto" else getattr(torch, dtype)
-    try:
-        model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=kind, local_files_only=True)
-        return model.eval().to(device)
-    except Exception as error:
-        raise UnsupportedEngine("transformers", f"{folder} cannot be loaded: {_brief(error)}") from error
-
-
-def _tokenizer(folder: Path) -> Any:
-    try:
-        return AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except Exception as error:
-        what = f"the tokenizer in {folder} cannot be loaded: {_brief(error)}"
-        raise UnsupportedEngine("transformers", what) from error
-
-
-def _has_tokenizer(folder: Path) -> bool:
-    names = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
-    return any((folder / name).exists() for name in names)
-
-
-def _brief(error: BaseException) -> str:
-    """What transformers says, which may be a page long, in one line."""
-    words = " ".join(str(error).split()) or type(error).__name__
-    return words if len(words) <= 200 else words[:199] + "…"
 
 
 # --- generating ------------------------------------------------------------------------------------
@@ -190,30 +148,13 @@ def _speculation(models: _Models, prompt_lookup: int | None, early_exit: int | N
     }
 
 
-def _encoded(models: _Models, prompt: str, *, chat: bool) -> Any:
-    """Token ids and mask of one prompt, [1, prompt length] each."""
-    text, special = prompt, True
-    if chat:
-        message = [{"role": "user", "content": prompt}]
-        try:
-            text = models.tokenizer.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
-        except ValueError as error:
-            raise UnsupportedEngine("transformers", f"--chat: {_brief(error)}") from error
-        special = False  # the template writes them
-    encoded = models.tokenizer(text, return_tensors="pt", add_special_tokens=special)
-    if encoded["input_ids"].shape[-1] == 0:
-        raise UnsupportedEngine("transformers", "an empty prompt has no token to begin with")
-    wanted = {name: encoded[name] for name in ("input_ids", "attention_mask")}
-    return {name: values.to(models.target.device) for name, values in wanted.items()}
-
-
 def _run(
     models: _Models,
     inputs: Sequence[Any],
     options: dict[str, Any],
     seed: int,
     on_progress: Callable[[int], None],
-) -> list[_Output]:
+) -> list[Output]:
     """One run over all prompts, one after the other."""
     torch.manual_seed(seed)
     limit: int = options["max_new_tokens"]
@@ -224,7 +165,7 @@ def _run(
         options["pad_token_id"] = models.tokenizer.eos_token_id if pad is None else pad
         ids = models.target.generate(**prompt, **options, streamer=watch)[0].tolist()
         length = prompt["input_ids"].shape[-1]
-        outputs.append(_Output(ids[:length], ids[length:], watch.times_ns))
+        outputs.append(Output(ids[:length], ids[length:], watch.times_ns))
         on_progress((number + 1) * limit)
     return outputs
 
@@ -248,59 +189,3 @@ class _Watch(BaseStreamer):
 
     def end(self) -> None:
         """Nothing to close."""
-
-
-# --- comparing -------------------------------------------------------------------------------------
-
-
-def _token_ns(outputs: Sequence[_Output]) -> float | None:
-    """Nanoseconds per token without speculation; the first token of a prompt, its prefill, is left out."""
-    timed = [output.times_ns for output in outputs if len(output.times_ns) > 1]
-    tokens = sum(len(times) - 1 for times in timed)
-    return sum(times[-1] - times[0] for times in timed) / tokens if tokens else None
-
-
-def _compared(models: _Models, outputs: Sequence[_Output], plain: Sequence[_Output]) -> dict[str, Any]:
-    """Whether speculation changed greedy output: tokens compared, and the first difference."""
-    compared = 0
-    for number, (ours, theirs) in enumerate(zip(outputs, plain, strict=True)):
-        at = _first_difference(ours.new_ids, theirs.new_ids)
-        if at is not None:
-            return {
-                "compared_tokens": compared + at,
-                "difference": {
-                    "prompt": number,
-                    "token": at,
-                    "with_speculation": _at(ours.new_ids, at),
-                    "without": _at(theirs.new_ids, at),
-                    "logit_gap": _logit_gap(models, ours, theirs, at),
-                },
-            }
-        compared += len(theirs.new_ids)
-    return {"compared_tokens": compared, "difference": None}
-
-
-def _first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-    for at in range(max(len(ours), len(theirs))):
-        if _at(ours, at) != _at(theirs, at):
-            return at
-    return None
-
-
-def _at(ids: Sequence[int], at: int) -> int | None:
-    """One id; None where the text ended before."""
-    return ids[at] if at < len(ids) else None
-
-
-def _logit_gap(models: _Models, ours: _Output, theirs: _Output, at: int) -> float | None:
-    """How much the target prefers its own token to speculation's, in one forward without speculation.
-
-    Near zero the two were a tie that rounding decided; far from it a wrong token was accepted.
-    """
-    with_speculation, without = _at(ours.new_ids, at), _at(theirs.new_ids, at)
-    if with_speculation is None or without is None:
-        return None
-    ids = torch.tensor([theirs.prompt_ids + theirs.new_ids[:at]], device=models.target.device)
-    with torch.no_grad():
-        logits = models.target(input_ids=ids).logits[0, -1].float()  # [vocab_size]
-    return float(logits[without] - logits[with_speculation])

@@ -161,8 +161,9 @@ def reduce_logits(
     values, ids = top_choices(rows, top)  # [R, m]
     distribution = rows.softmax(-1)  # [R, V]
     # The last target row has no proposed token; any id will do there.
-    wanted = (proposal, ids[num_drafted, :1])
-    wanted = wanted if draft_logits is None else (*wanted, proposal)
+    wanted = [proposal, ids[num_drafted, :1]]
+    if draft_logits is not None:
+        wanted.append(proposal)
     chosen = rows.gather(1, torch.cat(wanted).unsqueeze(1))  # [R, 1]
     pack.add("top", values)
     pack.add("top_ids", ids)

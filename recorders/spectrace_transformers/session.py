@@ -213,6 +213,6 @@ def cache_length(holder: Mapping[str, Any]) -> int | None:
     for name in ("cache", "past_key_values"):
         cache = holder.get(name)
         if isinstance(cache, DynamicCache):
-            length = cache.get_seq_length()
+            length: Any = cache.get_seq_length()
             return length if isinstance(length, int) else None
     return None

@@ -1,7 +1,7 @@
-"""Readable texts of single tokens, from a copy of the vocabulary.
+r"""Readable texts of single tokens, from a copy of the vocabulary.
 
 The copy is made on the caller's thread; after that no tokenizer is touched, so a text can be looked up
-on any thread. Texts are for reading, not for decoding: bytes that are no UTF-8 become ``\\xNN``.
+on any thread. Texts are for reading, not for decoding: bytes that are no UTF-8 become ``\xNN``.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _BYTES = _byte_alphabet()
 
 
 def byte_level_text(token: str) -> str:
-    """Text of a byte-level BPE token; a token that is not written in that alphabet is left as it is.
+    r"""Text of a byte-level BPE token; a token that is not written in that alphabet is left as it is.
 
     >>> byte_level_text("Ġhello"), byte_level_text("âĤ¬"), byte_level_text("âĤ")
-    (' hello', '€', '\\\\xe2\\\\x82')
+    (' hello', '€', '\\xe2\\x82')
     """
     try:
         return bytes(_BYTES[character] for character in token).decode("utf-8", "backslashreplace")
@@ -41,10 +41,10 @@ def byte_level_text(token: str) -> str:
 
 
 def sentencepiece_text(token: str) -> str:
-    """Text of a SentencePiece token.
+    r"""Text of a SentencePiece token.
 
     >>> sentencepiece_text("▁the"), sentencepiece_text("<0x0A>"), sentencepiece_text("<0xE2>")
-    (' the', '\\n', '\\\\xe2')
+    (' the', '\n', '\\xe2')
     """
     byte = _BYTE_PIECE.fullmatch(token)
     if byte is not None:

@@ -15,16 +15,20 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 import spectrace
+from spectrace.analysis.draft.facts import gather
+from spectrace.checkpoint.directory import open_checkpoint
 from spectrace.cli.arguments import check_out, json_option, out_option, overwrite_option
 from spectrace.cli.output import number, print_json, print_lines, progress, shown
 from spectrace.cli.stats import summary
-from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
+from spectrace.errors import CheckpointError, EngineNotInstalled, RecorderError, UsageError
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
     from spectrace import Trace
 
 GROUP = "spectrace.recorders"
+TRANSFORMERS = "transformers"
+EAGLE3 = "eagle3"
 _PROMPT_LINES = (".jsonl", ".ndjson")
 
 
@@ -33,6 +37,21 @@ class Generate(Protocol):
 
     def __call__(self, out: Path, prompts: Sequence[str], **options: Any) -> None:
         """See `spectrace_transformers.generation.generate` for the options."""
+
+
+class Shape(click.ParamType):
+    """A tree as three whole numbers: choices per node, depth, nodes."""
+
+    name = "shape"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """`8,5,32` -> (8, 5, 32)."""
+        numbers = str(value).split(",")
+        if len(numbers) != 3 or not all(number.isdecimal() and int(number) > 0 for number in numbers):
+            self.fail(f"{value!r} is no TOPK,DEPTH,NODES, such as 8,5,32", param, ctx)
+        return tuple(map(int, numbers))
 
 
 @click.command("record")
@@ -101,11 +120,20 @@ class Generate(Protocol):
     "--compare-baseline", is_flag=True, help="Also run without speculation; compare time and greedy output."
 )
 @click.option(
+    "--tree",
+    type=Shape(),
+    metavar="TOPK,DEPTH,NODES",
+    help="EAGLE-3: draft a dynamic tree instead of a chain.",
+)
+@click.option(
+    "--reference",
+    is_flag=True,
+    help="EAGLE-3: record one plain forward of the target over the first prompt, at all layers.",
+)
+@click.option(
     "--engine",
-    default="transformers",
-    show_default=True,
     metavar="NAME",
-    help="Recorder that runs the models.",
+    help="Recorder that runs the models.  [default: eagle3 for an EAGLE-3 draft, else transformers]",
 )
 @json_option("the summary as one JSON object")
 def command(
@@ -114,7 +142,9 @@ def command(
     draft: str | None,
     texts: tuple[str, ...],
     prompts: str | None,
-    engine: str,
+    engine: str | None,
+    tree: tuple[int, int, int] | None,
+    reference: bool,
     overwrite: bool,
     as_json: bool,
     **options: Any,
@@ -126,6 +156,7 @@ def command(
     \b
     spectrace record --target T --draft D --prompt "Once upon a time" -o run.spectrace
     spectrace record --target T --prompt-lookup 8 --prompts prompts.txt -o run.spectrace
+    spectrace record --target T --draft EAGLE3 --tree 8,5,32 --prompt "Once upon a time" -o run.spectrace
 
     With --compare-baseline the exit code is 1 when greedy output is not the same token by token; the trace is
     written all the same, and the first difference is named with the target's logit gap there. Near zero, the
@@ -139,6 +170,11 @@ def command(
     check_out(out, overwrite=overwrite)
     given = _prompts(texts, prompts)
     folders = {"target": model_folder(target), "draft": None if draft is None else model_folder(draft)}
+    engine = engine or engine_for(folders["draft"])
+    if engine == EAGLE3:
+        options |= {"tree": tree, "reference": reference}
+    elif tree is not None or reference:
+        raise UsageError("--tree and --reference need an EAGLE-3 draft: --draft DIR or --engine eagle3")
     run(engine, out, given, overwrite=overwrite, **folders, **options)
     with spectrace.open(out) as trace:
         if as_json:
@@ -180,8 +216,23 @@ def load_recorder(engine: str) -> Generate:
     try:
         generate: Generate = found[engine].load()
     except ImportError as error:
-        raise EngineNotInstalled(engine, engine) from error
+        raise EngineNotInstalled(engine, TRANSFORMERS if engine == EAGLE3 else engine) from error
     return generate
+
+
+def engine_for(draft: Path | None) -> str:
+    """The recorder that runs a draft: transformers has no EAGLE.
+
+    Args:
+        draft: its folder; None where something else proposes.
+    """
+    if draft is None:
+        return TRANSFORMERS
+    try:
+        kind = gather(open_checkpoint(draft), None).kind
+    except CheckpointError:
+        return TRANSFORMERS  # which says what is wrong with it
+    return EAGLE3 if kind == "eagle3" else TRANSFORMERS
 
 
 def model_folder(given: str) -> Path:

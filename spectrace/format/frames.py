@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import msgpack
@@ -105,7 +104,7 @@ def parse_frame(buffer: Any, at: int, base: int = 0) -> Frame | None:
 
 
 class ResyncEffort:
-    """How many bytes a search for whole frames may still checksum.
+    """How much a search for whole frames may still cost.
 
     A hostile file may claim a large body at every byte; without a bound the search would take hours.
     """
@@ -118,7 +117,8 @@ class ResyncEffort:
     def spend(self, buffer: bytes, at: int) -> bool:
         """False when the frame claimed at ``at`` may not be tried."""
         header = parse_header(buffer, at)
-        self.left -= HEADER_SIZE if header is None else header[3]
+        # Even to look at a header takes as long as the checksum of a KiB.
+        self.left -= 1024 if header is None else 1024 + header[3]
         return self.left > 0
 
 
@@ -157,23 +157,29 @@ class _Allowance:
     def __init__(self) -> None:
         self.left = MAX_CONTAINERS
 
-    def spend(self, made: Any) -> Any:
-        self.left -= 1 + (len(made) if type(made) is dict else 0)
+    def take_list(self, made: list[Any]) -> list[Any]:
+        self._spend(1)
+        return made
+
+    def take_map(self, made: dict[Any, Any]) -> dict[Any, Any]:
+        self._spend(1 + len(made))
+        return _with_text_keys(made)
+
+    def _spend(self, number: int) -> None:
+        self.left -= number
         if self.left < 0:
             raise BadBody(f"more than {MAX_CONTAINERS:,} lists, maps and entries of maps")
-        return made
 
 
 def _refuse_extension(code: int, data: bytes) -> Any:
     raise BadBody("extension types are not allowed")
 
 
-def _with_text_keys(pairs: Iterable[tuple[Any, Any]]) -> dict[str, Any]:
-    """A map; msgpack's own strictness lets bytes pass as keys, which JSON cannot hold."""
-    found = dict(pairs)
-    if not all(type(key) is str for key in found):
+def _with_text_keys(made: dict[Any, Any]) -> dict[Any, Any]:
+    """The map; msgpack's own strictness lets bytes pass as keys, which JSON cannot hold."""
+    if not all(type(key) is str for key in made):
         raise BadBody("a map has a key that is not text")
-    return found
+    return made
 
 
 def pack_body(value: Any) -> bytes:
@@ -220,15 +226,14 @@ def unpack_body(body: Any) -> Any:
     """
     size = len(body)
     # In a small body nothing can be large; counting would cost as much as unpacking.
-    count = _Allowance().spend if size > UNCOUNTED else None
+    allowance = _Allowance() if size > UNCOUNTED else None
     try:
         return msgpack.unpackb(
             body,
-            list_hook=count,
-            object_hook=count,
             raw=False,
             strict_map_key=True,
-            object_pairs_hook=_with_text_keys,
+            list_hook=None if allowance is None else allowance.take_list,
+            object_hook=_with_text_keys if allowance is None else allowance.take_map,
             unicode_errors="surrogatepass",
             ext_hook=_refuse_extension,
             max_ext_len=0,

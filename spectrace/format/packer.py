@@ -492,22 +492,22 @@ def _frame(kind: bytes, what: str, fields: Mapping[str, Any]) -> Pending:
     return Pending(kind, body)
 
 
-def _text_frames(texts: Mapping[str, Mapping[str, Any] | None]) -> list[Pending]:
-    """Frames of token texts, each of a size that a reader takes."""
-    frames = []
+def _text_frames(texts: Mapping[str, Mapping[Any, Any] | None]) -> list[Pending]:
+    """Token texts, in as many frames as they need."""
+    frames: list[Pending] = []
+    part: dict[str, dict[str, str]] = {}
+    size = 0
     for space, table in texts.items():
-        part: dict[str, str] = {}
-        size = 0
         for key, text in (table or {}).items():
             if not isinstance(text, str) or len(text) > MAX_TEXT:
                 raise FieldFault(f"tokens, {space} {key}", f"text of at most {MAX_TEXT:,} characters")
-            part[str(key)] = text
-            size += 4 * len(text) + 16
+            part.setdefault(space, {})[str(key)] = text
+            size += 4 * len(text) + 32
             if size > MAX_BODY // 4:
-                frames.append(_frame(TOKENS, "tokens", {space: part}))
+                frames.append(_frame(TOKENS, "tokens", part))
                 part, size = {}, 0
-        if part:
-            frames.append(_frame(TOKENS, "tokens", {space: part}))
+    if part:
+        frames.append(_frame(TOKENS, "tokens", part))
     return frames
 
 

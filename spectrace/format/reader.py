@@ -28,7 +28,9 @@ from spectrace.format.outfile import older_segment
 from spectrace.format.records import Gap, Reference, Run, Step
 from spectrace.format.sequences import Requests, Steps
 from spectrace.format.series import Ragged, join_series, named, series
+from spectrace.format.text import visible
 from spectrace.format.tracefile import Chunk, TraceFile
+from spectrace.format.wire import MAX_ELEMENTS
 
 SUFFIX = ".spectrace"
 _CACHED_CHUNKS = 64
@@ -173,7 +175,7 @@ class Trace:
         many = len(self.parts) > 1
         found = []
         for part in self.parts:
-            where = f"{part.path.name}: " if many else ""
+            where = f"{visible(part.path.name)}: " if many else ""
             found += [where + sentence for sentence in part.problems]
             if part.torn_bytes and not part.is_locked:
                 found.append(
@@ -281,10 +283,19 @@ class Trace:
         found = part.chunk_at(row - base)
         if found is None:
             return None
-        if len(self._chunks) >= _CACHED_CHUNKS:
+        while len(self._chunks) >= _CACHED_CHUNKS or self._cached_elements > MAX_ELEMENTS:
             self._chunks.pop(next(iter(self._chunks)))
         self._chunks[at, found.first_row] = found
         return found, base + found.first_row
+
+    def next_row(self, row: int) -> int:
+        """The step behind a damaged one, or behind all the damaged ones around it where they are known."""
+        at = bisect_right(self._bases, row) - 1
+        return self._bases[at] + self.parts[at].next_row(row - self._bases[at])
+
+    @property
+    def _cached_elements(self) -> int:
+        return sum(chunk.body.num_elements for chunk in self._chunks.values())
 
     def find_rejected(self, start: int, *, forward: bool = True) -> int | None:
         """The nearest step at or after ``start`` (or at or before it) whose proposal was not accepted whole.
@@ -310,7 +321,7 @@ class Trace:
         while row < stop:
             located = self.chunk_at(row)
             if located is None:
-                row += 1
+                row = self.next_row(row)
                 continue
             chunk, first = located
             at = bisect_right(self._bases, row) - 1

@@ -24,6 +24,8 @@ ROWS_PER_FRAME = 1024
 """Steps in one compacted frame; fewer when they are large."""
 BYTES_PER_FRAME = 1 << 20
 """Bytes of live frames that are regrouped into one."""
+TEXTS_PER_FRAME = 16_384
+"""Token texts that a compacted trace keeps together."""
 _COPIED = {
     AMEND: "amend",
     GAP: "gap",
@@ -101,6 +103,7 @@ class _Repair:
         self.packer = Packer(partial, run, self._on_fault, compress=compact)
         self._waiting: list[tuple[int, Columns]] = []
         self._waiting_bytes = 0
+        self._texts: dict[str, dict[str, str]] = {}
         self._next_row = 0
 
     def _on_fault(self, sentence: str) -> None:
@@ -121,6 +124,7 @@ class _Repair:
                 self.file.complain(f"a frame at byte {frame.offset:,} is not known and was left out")
         self._note_missing(self.file.num_rows)
         self._flush()
+        self._flush_texts()
         self._close()
         if self.fault is not None:
             raise RecorderError(self.fault)
@@ -176,5 +180,26 @@ class _Repair:
         body.pop("number", None)
         if kind == "request" and (body.pop("implied", False) or not isinstance(body.get("request"), str)):
             return
-        self._flush()
-        self.packer.write([Item(kind, body)])
+        if not self.compact:
+            self.packer.write([Item(kind, body)])
+        elif kind == "tokens":
+            self._gather_texts(body)
+        else:
+            # Only a gap has its place among the steps; for the others no group of steps is broken up.
+            if kind == "gap":
+                self._flush()
+            self.packer.write([Item(kind, body)])
+
+    def _gather_texts(self, body: dict[str, Any]) -> None:
+        """Joins token texts, which a recorder writes by the handful, in frames of many."""
+        for space, table in body.items():
+            if space in ("target", "draft") and isinstance(table, dict):
+                found = {key: text for key, text in table.items() if key.isdecimal() and isinstance(text, str)}
+                self._texts.setdefault(space, {}).update(found)
+        if sum(map(len, self._texts.values())) >= TEXTS_PER_FRAME:
+            self._flush_texts()
+
+    def _flush_texts(self) -> None:
+        if self._texts:
+            self.packer.write([Item("tokens", self._texts)])
+            self._texts = {}

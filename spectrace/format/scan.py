@@ -32,7 +32,7 @@ def read_frame(fd: int, offset: int, size: int) -> Frame | None:
     Args:
         fd: file descriptor.
         offset: where the frame starts; any number, nothing outside the file is read.
-        size: size of the file.
+        size: size of the file, or the offset at which the frame must have ended.
     """
     if not 0 <= offset <= size - HEADER_SIZE:
         return None
@@ -43,7 +43,12 @@ def read_frame(fd: int, offset: int, size: int) -> Frame | None:
 
 
 def scan_frames(
-    fd: int, start: int, stop: int, on_hole: Hole | None = None, block: int = BLOCK
+    fd: int,
+    start: int,
+    stop: int,
+    on_hole: Hole | None = None,
+    block: int = BLOCK,
+    effort: ResyncEffort | None = None,
 ) -> Iterator[Frame]:
     """Whole frames between two offsets, in order.
 
@@ -56,9 +61,10 @@ def scan_frames(
         stop: offset behind the last byte to look at.
         on_hole: told of every range that was skipped, the torn end included.
         block: bytes to read at a time.
+        effort: what searching behind damage may cost, where it is shared by several scans.
     """
     buffer, base, at = b"", start, 0
-    effort = ResyncEffort()
+    effort = effort or ResyncEffort()
     while base + at < stop:
         frame = parse_frame(buffer, at, base)
         if frame is None:

@@ -44,14 +44,25 @@ class Steps(Sequence[Step]):
     def __getitem__(self, index: slice) -> list[Step]: ...
     def __getitem__(self, index: int | slice) -> Step | list[Step]:
         if isinstance(index, slice):
-            found = (self.get(i) for i in range(*index.indices(len(self))))
-            return [step for step in found if step is not None]
+            return list(self._whole(range(*index.indices(len(self)))))
         step = self.get(index)
         if step is None:
             raise CorruptRecord(
                 self._trace.paths[-1], f"step {index:,}", "it is damaged; the steps around it can be read"
             )
         return step
+
+
+    def _whole(self, indices: range) -> Iterator[Step]:
+        """The steps that are not damaged; a damaged range is passed over in one go."""
+        at = 0
+        while at < len(indices):
+            row = indices[at]
+            step = self.get(row)
+            if step is not None:
+                yield step
+            ahead = 1 if step is not None or indices.step < 0 else self._trace.next_row(row) - row
+            at += max(1, -(-ahead // abs(indices.step)))
 
 
 class Requests(Sequence[Request]):

@@ -10,12 +10,14 @@ from __future__ import annotations
 import os
 import stat
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
+
+import numpy as np
 
 from spectrace.errors import CorruptRecord, NotATrace, TraceError, TruncatedTrace, UnsupportedVersion
-from spectrace.format.columns import Columns, assemble
+from spectrace.format.columns import Array, Columns, assemble
 from spectrace.format.counts import Counts, count_steps, counts_from_mapping, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME, LEAF_BY_NUMBER
 from spectrace.format.frames import (
@@ -24,6 +26,7 @@ from spectrace.format.frames import (
     HEAD,
     HEADER_SIZE,
     INDEX,
+    MAX_BODY,
     REQUEST,
     REQUEST_DETAIL,
     STEP,
@@ -35,7 +38,7 @@ from spectrace.format.frames import (
     ResyncEffort,
     parse_header,
     rfind_frame,
-    unpack_body,
+    unpack_record,
 )
 from spectrace.format.headers import deep_merge
 from spectrace.format.index import (
@@ -48,9 +51,9 @@ from spectrace.format.index import (
     unpack_index,
 )
 from spectrace.format.records import SCHEMA, Step
-from spectrace.format.scan import Hole, read_frame, scan_frames
+from spectrace.format.scan import BLOCK, Hole, read_frame, scan_frames
 from spectrace.format.text import visible
-from spectrace.format.wire import StepBody
+from spectrace.format.wire import MAX_ROWS, StepBody
 
 try:
     import fcntl
@@ -59,8 +62,8 @@ except ImportError:  # not on Windows: state is then told by the tail alone
 
 _TAIL_WINDOW = 16 << 20
 """Bytes searched backwards for an `indx` frame when there is no tail."""
-_MAX_CHAIN = 1 << 20
-"""Most `indx` frames followed."""
+MAX_PROBLEMS = 100
+"""Most kinds of damage that are told."""
 
 
 class Chunk:
@@ -177,8 +180,11 @@ class TraceFile:
 
     def complain(self, sentence: str) -> None:
         """Notes damage, once."""
-        if sentence not in self.problems and len(self.problems) < 1000:
-            self.problems.append(sentence)
+        if len(self.problems) >= MAX_PROBLEMS:
+            return
+        shown = visible(sentence, limit=300)
+        if shown not in self.problems:
+            self.problems.append(shown)
 
     # --- opening ---
 
@@ -204,6 +210,10 @@ class TraceFile:
         self._tail_counts: Counts | None = None
         self._tail_others: dict[str, list[int]] = {}
         self._tail_body: dict[str, Any] | None = None
+        self._effort = ResyncEffort()
+        self._missing = range(0)
+        self._by_number: dict[int, dict[str, Any]] | None = None
+        self._num_declared = 0
         self._names: dict[int, str] = {}
         self._declared: list[int] | None = None
         self.num_rows = 0
@@ -242,16 +252,16 @@ class TraceFile:
 
     def _checked_head(self, frame: Frame) -> dict[str, Any]:
         try:
-            head = unpack_body(frame.body)
+            head = unpack_record(frame.body)
         except BadBody as error:
-            raise CorruptRecord(self.path, "HEAD frame", str(error), 0) from None
+            raise CorruptRecord(self.path, "HEAD frame", visible(str(error), limit=100), 0) from None
         if type(head) is not dict or "spectrace" not in head:
             raise NotATrace(self.path)
         if type(head["spectrace"]) is not int or head["spectrace"] > VERSION:
-            raise UnsupportedVersion(self.path, visible(str(head["spectrace"])), VERSION)
+            raise UnsupportedVersion(self.path, visible(str(head["spectrace"]), limit=40), VERSION)
         schema = head.get("schema", SCHEMA)
         if type(schema) is not int or schema > SCHEMA:
-            raise UnsupportedVersion(self.path, visible(str(schema)), SCHEMA, "schema")
+            raise UnsupportedVersion(self.path, visible(str(schema), limit=40), SCHEMA, "schema")
         if type(head.get("run")) is not dict:
             raise CorruptRecord(self.path, "HEAD frame, field run", "an object", 0)
         return head
@@ -262,13 +272,14 @@ class TraceFile:
         tail = None if end is None or end.kind != END else read_frame(self.fd, end.first_row, self.size)
         if tail is None or tail.kind != TAIL:
             return False
-        try:
-            body = unpack_body(tail.body)
-            rows, offsets, amends = body["rows"], body["index"], body.get("amends", [])
-            sound = all(type(n) is int for n in [rows, *offsets, *amends])
-        except (BadBody, TypeError, KeyError):
-            sound = False
-        if not sound or not 0 <= rows <= self.size:
+        body = self.body(tail) or {}
+        rows, offsets, amends = body.get("rows"), body.get("index"), body.get("amends", [])
+        if (
+            type(rows) is not int
+            or not self._can_hold(rows, tail.offset)
+            or not _are_offsets(offsets, tail.offset)
+            or not _are_offsets(amends, tail.offset)
+        ):
             self.complain(f"tail at byte {tail.offset:,} is damaged; the steps are found without it")
             return False
         self.num_rows, self._index_frames, self._amends = rows, offsets, amends
@@ -292,10 +303,17 @@ class TraceFile:
         body = None if frame is None else self._index_body(frame)
         if frame is None or body is None:
             return
+        if not self._can_hold(body.rows, frame.offset) or not _are_offsets(body.amends, frame.offset):
+            self.complain(f"index at byte {frame.offset:,} is damaged; steps are found without it")
+            return
         self._chain_start = frame.offset
         self._indexed, self._amends = body.totals, list(body.amends)
         self._indexed_rows = self.num_rows = body.rows
         self._data_end = frame.end
+
+    def _can_hold(self, rows: int, end: int) -> bool:
+        """Whether so many steps can lie before an offset; damage and lies can claim any number."""
+        return 0 <= rows <= (end - self._head_end) // HEADER_SIZE * MAX_ROWS
 
     def _index_body(self, frame: Frame) -> IndexBody | None:
         try:
@@ -311,7 +329,7 @@ class TraceFile:
         if self.is_complete:
             return 0
         before, self.size = self.num_rows, os.fstat(self.fd).st_size
-        for frame in scan_frames(self.fd, self._data_end, self.size):
+        for frame in scan_frames(self.fd, self._data_end, self.size, effort=self._effort):
             if frame.offset > self._data_end:
                 self._note_hole(self._data_end, frame.offset)
             self._data_end = frame.end
@@ -322,7 +340,8 @@ class TraceFile:
     def _note(self, frame: Frame) -> None:
         if frame.kind == STEP:
             rows = _num_rows(frame)
-            if not rows or frame.first_row < self.num_rows:
+            is_next = self.num_rows <= frame.first_row and self._can_hold(frame.first_row, frame.offset)
+            if not rows or not is_next:
                 self.complain(f"STEP frame at byte {frame.offset:,} is out of order and is not shown")
                 return
             self._tail.append((frame.offset, frame.end, frame.first_row, rows))
@@ -337,7 +356,7 @@ class TraceFile:
             if frame.kind == AMEND:
                 self._amends.append(frame.offset)
             if frame.kind[:1].isupper() and frame.kind != HEAD:
-                self.complain(f"a {visible(kind)} frame at byte {frame.offset:,} needs a newer spectrace")
+                self.complain(f"a {kind} frame at byte {frame.offset:,} needs a newer spectrace")
 
     def _note_end(self) -> None:
         """A trace that was being followed has been closed."""
@@ -383,35 +402,45 @@ class TraceFile:
     def run(self) -> dict[str, Any]:
         """The header with every amendment applied."""
         merged = self._run
-        for offset in self._amends:
-            fields = self._record(offset, AMEND)
-            if fields is not None:
-                merged = deep_merge(merged, fields)
+        for fields in self._bodies(self._amends, AMEND):
+            merged = deep_merge(merged, fields)
         return merged
 
-    def _record(self, offset: int, *kinds: bytes) -> dict[str, Any] | None:
-        frame = read_frame(self.fd, offset, self.size)
-        if frame is None or frame.kind not in kinds:
-            self.complain(f"the {kinds[0].decode()} frame at byte {offset:,} is damaged")
+    def _bodies(self, offsets: Iterable[int], kind: bytes) -> Iterator[dict[str, Any]]:
+        """Bodies of the frames at ascending offsets; one that begins within another is none."""
+        end = 0
+        for offset in offsets:
+            if offset < end:
+                continue
+            frame = self._frame_at(offset, kind)
+            end = offset if frame is None else frame.end
+            body = None if frame is None else self.body(frame)
+            if body is not None:
+                yield body
+
+    def _frame_at(self, offset: int, kind: bytes) -> Frame | None:
+        frame = None
+        if self._effort.left > 0:
+            frame = read_frame(self.fd, offset, self.size)
+        if frame is None or frame.kind != kind:
+            self._effort.left -= MAX_BODY if frame is None else frame.end - offset
+            self.complain(f"the {kind.decode()} frame at byte {offset:,} is damaged")
             return None
-        return self.body(frame)
+        return frame
 
     def body(self, frame: Frame) -> dict[str, Any] | None:
         """Body of a frame that holds a record; None when it is damaged."""
         try:
-            body = unpack_body(frame.body)
+            body = unpack_record(frame.body)
         except BadBody as error:
-            kind = visible(frame.kind.decode("latin-1"))
+            kind = frame.kind.decode("latin-1")
             self.complain(f"the {kind} frame at byte {frame.offset:,} is damaged: {error}")
             return None
         return body if type(body) is dict else None
 
     def records(self, kind: bytes) -> Iterator[dict[str, Any]]:
         """Bodies of every frame of one kind, in file order."""
-        for offset in self.offsets(kind):
-            body = self._record(offset, kind)
-            if body is not None:
-                yield body
+        return self._bodies(self.offsets(kind), kind)
 
     def offsets(self, kind: bytes) -> Sequence[int]:
         """Offsets of every frame of one kind."""
@@ -431,11 +460,16 @@ class TraceFile:
     def request(self, number: int) -> dict[str, Any] | None:
         """The record of one request; None when it is damaged or not declared."""
         offsets = self.request_offsets()
-        found = self._record(offsets[number], REQUEST) if 0 <= number < len(offsets) else None
-        if found is not None and found.get("number") == number:
-            return found
-        # A damaged frame shifts the ones behind it: look for the number itself.
-        return next((body for body in self.records(REQUEST) if body.get("number") == number), None)
+        if self._by_number is None and 0 <= number < len(offsets):
+            frame = self._frame_at(offsets[number], REQUEST)
+            found = None if frame is None else self.body(frame)
+            if found is not None and found.get("number") == number:
+                return found
+        if self._by_number is None or self._num_declared != len(offsets):
+            # A damaged frame shifts the ones behind it: go by the numbers in the records.
+            self._num_declared = len(offsets)
+            self._by_number = {n: body for body in self.records(REQUEST) if type(n := body.get("number")) is int}
+        return self._by_number.get(number)
 
     def details(self) -> dict[int, dict[str, Any]]:
         """Number -> what was said of a request after it was declared."""
@@ -473,48 +507,47 @@ class TraceFile:
         self._groups = groups if self._is_sound(groups) else self._rebuilt_index()
 
     def _whole_index(self) -> list[IndexBody]:
-        frames = [read_frame(self.fd, offset, self.size) for offset in self._index_frames]
+        ends = [*self._index_frames[1:], self.size]
+        frames = [read_frame(self.fd, at, end) for at, end in zip(self._index_frames, ends, strict=True)]
         bodies = [self._index_body(f) for f in frames if f is not None and f.kind == WHOLE_INDEX]
         return [body for body in bodies if body is not None]
 
     def _chained_index(self) -> list[IndexBody]:
         bodies: list[IndexBody] = []
-        at, limit = self._chain_start, self.size
-        while at is not None and 0 <= at < limit and len(bodies) < _MAX_CHAIN:
-            limit = at
-            frame = read_frame(self.fd, at, self.size)
+        at: int | None = self._chain_start
+        end = self.size
+        while at is not None:
+            frame = read_frame(self.fd, at, end)
             body = self._index_body(frame) if frame is not None and frame.kind == INDEX else None
             if body is None:
                 break
             bodies.append(body)
+            # The frame before must end before this one begins, so that a chain cannot go round.
+            end = at
             at = body.previous
         return bodies[::-1]
 
     def _is_sound(self, groups: Groups) -> bool:
-        """Whether the groups cover the indexed rows in order."""
-        rows = groups.row.astype("i8")
-        counted = int(groups.rows.astype("i8").sum()) if len(groups) else 0
-        if counted > self._indexed_rows or (len(groups) == 0 and self._indexed_rows):
-            return False
-        if not len(groups):
-            return True
-        offsets = groups.offset.astype("i8")
-        return bool(
-            int(rows[0]) == 0
-            and (rows[1:] > rows[:-1]).all()
-            and (offsets[1:] > offsets[:-1]).all()
-            and int(offsets[0]) >= 0
-            and int(offsets[-1]) < self.size
+        """Whether the groups cover the indexed rows, and all offsets ascend within the file."""
+        row, rows = groups.row.astype("i8"), groups.rows.astype("i8")
+        starts = np.concatenate([[0], np.cumsum(rows)])
+        return (
+            np.array_equal(row, starts[:-1])
+            and int(starts[-1]) == self._indexed_rows
+            and _ascend(groups.offset, self.size)
+            and all(_ascend(offsets, self.size) for offsets in self._others.values())
         )
 
     def _rebuilt_index(self) -> Groups:
         """The index made from the frames themselves, when the one in the file is damaged."""
         self.complain("the index is damaged; it was made again from the steps")
         builder = IndexBuilder()
-        for frame in scan_frames(self.fd, self._head_end, self._data_end, self._note_hole):
+        next_row = 0
+        for frame in self.frames():
             if frame.kind == STEP:
-                chunk = self.chunk(frame)
+                chunk = self._chunk_behind(frame, next_row)
                 if chunk is not None:
+                    next_row = chunk.first_row + chunk.num_rows
                     counts = count_steps(chunk.columns(*_COUNTED), chunk.num_rows)
                     builder.add_steps(frame.offset, frame.end, frame.first_row, counts)
             elif frame.kind not in (INDEX, WHOLE_INDEX, TAIL, END):
@@ -569,7 +602,7 @@ class TraceFile:
 
     def frames(self) -> Iterator[Frame]:
         """Every whole frame behind the header, in file order."""
-        return scan_frames(self.fd, self._head_end, self._data_end, self._note_hole)
+        return self._scan(self._head_end, self._data_end)
 
     def frames_with_holes(self, on_hole: Hole) -> Iterator[Frame]:
         """Every whole frame behind the header, up to the index of a closed file or the end of another.
@@ -583,54 +616,95 @@ class TraceFile:
             on_hole(start, end)
 
         stop = self._data_end if self.is_complete else self.size
-        return scan_frames(self.fd, self._head_end, stop, note)
+        return scan_frames(self.fd, self._head_end, stop, note, effort=self._effort)
 
     def chunks(self, start_row: int = 0) -> Iterator[Chunk]:
         """Every whole chunk from the one that holds a row on, in file order."""
         start = self._offset_of(start_row) if start_row else self._head_end
-        for frame in scan_frames(self.fd, start, self._data_end, self._note_hole):
+        next_row = 0
+        for frame in self._scan(start, self._data_end):
             if frame.kind == STEP:
-                chunk = self.chunk(frame)
-                if chunk is not None and chunk.first_row + chunk.num_rows > start_row:
-                    yield chunk
+                chunk = self._chunk_behind(frame, next_row)
+                if chunk is not None:
+                    next_row = chunk.first_row + chunk.num_rows
+                    if next_row > start_row:
+                        yield chunk
+
+    def _chunk_behind(self, frame: Frame, next_row: int) -> Chunk | None:
+        """A STEP frame's steps, where they follow those before; a frame out of order is not shown."""
+        if frame.first_row >= next_row and self._can_hold(frame.first_row, frame.offset):
+            return self.chunk(frame)
+        self.complain(f"STEP frame at byte {frame.offset:,} is out of order and is not shown")
+        return None
+
+    def _scan(self, start: int, stop: int, block: int = BLOCK) -> Iterator[Frame]:
+        return scan_frames(self.fd, start, stop, self._note_hole, block, self._effort)
 
     def chunk_at(self, row: int) -> Chunk | None:
         """The chunk that holds a row; None when the row is damaged."""
-        if row >= self._indexed_rows and self._tail:
-            at = bisect_right(self._tail, row, key=lambda entry: entry[2]) - 1
-            frame = read_frame(self.fd, self._tail[at][0], self.size) if at >= 0 else None
-        else:
-            frame = self._find_frame(row)
+        if row in self._missing:
+            return None
+        frame = self._find_in_tail(row) if row >= self._indexed_rows else self._find_in_index(row)
         chunk = None if frame is None else self.chunk(frame)
         if chunk is None or not chunk.first_row <= row < chunk.first_row + chunk.num_rows:
             return None
         return chunk
 
-    def _find_frame(self, row: int) -> Frame | None:
-        """The last STEP frame that does not start behind a row."""
-        found = None
-        start = self._offset_of(row)
-        for frame in scan_frames(self.fd, start, self._data_end, self._note_hole, 64 << 10):
-            if frame.kind == STEP:
-                if frame.first_row > row:
-                    break
-                found = frame
-                if frame.first_row + _num_rows(frame) > row:
-                    break
-        return found
+    def next_row(self, row: int) -> int:
+        """The row behind a damaged one, or behind all the damaged ones around it where they are known."""
+        return max(row + 1, self._missing.stop if row in self._missing else 0)
+
+    def _find_in_tail(self, row: int) -> Frame | None:
+        at = bisect_right(self._tail, row, key=lambda entry: entry[2])
+        behind = self._tail[at - 1][2] + self._tail[at - 1][3] if at else self._indexed_rows
+        if at and row < behind:
+            return read_frame(self.fd, self._tail[at - 1][0], self.size)
+        self._missing = range(behind, self._tail[at][2] if at < len(self._tail) else self.num_rows)
+        return None
+
+    def _find_in_index(self, row: int) -> Frame | None:
+        """The STEP frame that holds a row, as far as headers tell."""
+        self._load_index()
+        assert self._groups is not None
+        groups = self._groups
+        at = int(groups.row.searchsorted(row, "right"))
+        is_last = at == len(groups)
+        behind = 0 if at == 0 else int(groups.row[at - 1])
+        start = self._head_end if at == 0 else int(groups.offset[at - 1])
+        for frame in self._scan(start, self._data_end if is_last else int(groups.offset[at]), 64 << 10):
+            if frame.kind != STEP:
+                continue
+            if frame.first_row > row:
+                self._missing = range(behind, frame.first_row)
+                return None
+            behind = frame.first_row + _num_rows(frame)
+            if behind > row:
+                return frame
+        self._missing = range(behind, self._indexed_rows if is_last else int(groups.row[at]))
+        return None
 
     def _offset_of(self, row: int) -> int:
         """Offset from where a row is found by scanning on."""
         self._load_index()
         assert self._groups is not None
-        at = int(self._groups.row.searchsorted(row, "right")) - 1
-        return self._head_end if at < 0 else int(self._groups.offset[at])
+        at = int(self._groups.row.searchsorted(row, "right"))
+        return self._head_end if at == 0 else int(self._groups.offset[at - 1])
 
     def rejected_in(self, chunk: Chunk) -> list[int]:
         """Rows within the file whose proposal was not fully accepted, ascending."""
         columns = chunk.columns(9, 10, 26)
         found = rejected_rows(columns, chunk.num_rows).nonzero()[0] + chunk.first_row
         return [int(row) for row in found]
+
+
+def _are_offsets(given: Any, end: int) -> TypeGuard[list[int]]:
+    """Whether this is a list of ascending offsets before an end."""
+    return type(given) is list and all(type(n) is int and 0 <= n < end for n in given) and _ascend(given, end)
+
+
+def _ascend(offsets: Sequence[int] | Array, end: int) -> bool:
+    found = np.asarray(offsets, np.uint64)
+    return not len(found) or bool((found[1:] > found[:-1]).all() and int(found[-1]) < end)
 
 
 def _num_rows(frame: Frame) -> int:
@@ -643,7 +717,6 @@ def _num_rows(frame: Frame) -> int:
     if at < 0:
         return 0
     lead = body[at]
-    if lead < 0x80:
-        return lead
     width = {0xCC: 1, 0xCD: 2, 0xCE: 4}.get(lead, 0)
-    return int.from_bytes(body[at + 1 : at + 1 + width], "big")
+    rows = lead if lead < 0x80 else int.from_bytes(body[at + 1 : at + 1 + width], "big")
+    return rows if rows <= MAX_ROWS else 0

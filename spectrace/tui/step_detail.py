@@ -48,11 +48,15 @@ def detail_lines(
             [Span("spectrace repair TRACE -o OUT writes a trace of what is whole.", "dim")],
         ][:height]
     below = [line for line in _below(step, states, names, position) if line]
-    token = 22 if width >= 100 else 17
+    # The columns beside the two tokens take 41 cells.
+    token = min(max((width - 41) // 2, 9), 19 if width < 100 else 22)
     table = [
         _node_line(step, state, names, token, is_cursor=index == position)
         for index, state in enumerate(states)
     ]
+    if width < 100:
+        # The mark beside the position says the same as the words at the end.
+        table = [line[:-1] for line in table]
     room = max(height - 2 - len(below), min(4, len(table)))
     shown = _window(table, position, room)
     # What is cut off at the end of a small pane is the least: what was committed stands in the table too.
@@ -119,8 +123,8 @@ def _node_line(step: Step, state: NodeState, names: Names, token: int, *, is_cur
         Span(left(_quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
         Span(right("" if is_own else _number(item(step.target_logprobs, state.index)), 7), rest),
         Span(right("" if is_own else _whole(item(step.target_ranks, state.index)), 5), rest),
-        Span(right(_number(item(step.target_gaps, slot), 2), 6) + "  ", rest),
-        Span(_status_words(state, names), role if state.status != "rejected" else "strong"),
+        Span(right(_number(item(step.target_gaps, slot), 2), 6), rest),
+        Span("  " + _status_words(state, names), role if state.status != "rejected" else "strong"),
     ]
 
 
@@ -201,8 +205,10 @@ def _taps_line(step: Step) -> Line:
     if not step.taps:
         return []
     line = [Span(left("hidden states", 17) + " ", "dim")]
+    are_many = len({(tap.boundary, tap.index) for tap in step.taps}) < len(step.taps)
     for tap in step.taps[:12]:
         place = f"B({tap.boundary})" if tap.boundary is not None else f"tap {tap.index}"
+        place += f" token {tap.position}" if are_many and tap.position is not None else ""
         line.append(Span(f"{place} rms {_number(tap.rms)}  "))
         if tap.nonfinite:
             line.append(Span(f"{tap.nonfinite} non-finite!  ", "warning"))

@@ -112,7 +112,9 @@ def speculators_config(vocab: int, draft_vocab: int, **more: Any) -> dict[str, A
     return {
         "architectures": ["Eagle3Speculator"],
         "speculators_model_type": "eagle3",
-        "speculators_config": {"verifier": {"name_or_path": "some/target", "architectures": ["LlamaForCausalLM"]}},
+        "speculators_config": {
+            "verifier": {"name_or_path": "some/target", "architectures": ["LlamaForCausalLM"]}
+        },
         "draft_vocab_size": draft_vocab,
         "norm_before_residual": False,
         "transformer_layer_config": layer,
@@ -134,7 +136,9 @@ def target_config(vocab: int, layers: int = 32, **more: Any) -> dict[str, Any]:
     }
 
 
-def write_model(directory: Path, config: Mapping[str, Any] | None, tensors: Mapping[str, NDArray[Any]]) -> Path:
+def write_model(
+    directory: Path, config: Mapping[str, Any] | None, tensors: Mapping[str, NDArray[Any]]
+) -> Path:
     """A model directory."""
     directory.mkdir(parents=True, exist_ok=True)
     if config is not None:
@@ -149,7 +153,10 @@ KEPT = (0, 1, 2, 3, 5, 9, 17, 30)
 
 
 def write_draft(
-    directory: Path, config: Mapping[str, Any] | None = None, changes: Mapping[str, Any] | None = None, **options: Any
+    directory: Path,
+    config: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **options: Any,
 ) -> Path:
     """A sound draft of 8 of 32 ids, then changed: a tensor set to None is left out."""
     tensors = head_tensors(8, **options) | {"d2t": d2t_of(KEPT), "t2d": t2d_of(KEPT, 32)}
@@ -161,8 +168,8 @@ def write_draft(
 def story_map() -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
     """d2t and t2d with the figures of the story: 32,000 of 163,840 ids, 20,954 different offsets.
 
-    The first 101 ids are kept unchanged, 787 are passed over up to draft id 1000, and of the 30,999 steps beyond,
-    20,166 pass over one to eleven ids each.
+    The first 101 ids are kept unchanged, 787 are passed over up to draft id 1000, and of the 30,999 steps
+    beyond, 20,166 pass over one to eleven ids each.
     """
     steps = np.zeros(32_000, np.int64)
     steps[101 : 101 + 787] = 1

@@ -1,4 +1,4 @@
-"""Model directories: shards and their index, maps in folders, tokenizers, pickles, and what is none of these."""
+"""Model directories: shards and their index, maps in folders, tokenizers, pickles, and what is none."""
 
 from __future__ import annotations
 
@@ -146,7 +146,11 @@ def test_a_mapping_folder_may_hold_several_maps(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "data",
-    [pickle.dumps([1, 2, 3]), b"", b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,)}"],
+    [
+        pickle.dumps([1, 2, 3]),
+        b"",
+        b"\x93NUMPY\x01\x00v\x00{'descr': '|O', 'fortran_order': False, 'shape': (9,)}",
+    ],
 )
 def test_a_numpy_file_with_a_pickle_is_refused(tmp_path: Path, data: bytes) -> None:
     """An array of objects would be unpickled: it is not."""
@@ -257,7 +261,9 @@ def write_tokenizer(folder: Path, vocab: dict[str, int], **more: Any) -> Path:
     """A tokenizer.json as `tokenizers` writes it."""
     added = [{"id": 4, "content": "<eos>", "special": True}]
     model = {"type": "BPE", "vocab": vocab, "merges": [["a", "b"], ['"merges": [', "]"]]}
-    (folder / "tokenizer.json").write_text(json.dumps({"added_tokens": added, "model": model, **more}, indent=1))
+    (folder / "tokenizer.json").write_text(
+        json.dumps({"added_tokens": added, "model": model, **more}, indent=1)
+    )
     return folder
 
 
@@ -273,7 +279,8 @@ def test_ids_and_texts_of_a_tokenizer(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"model": 5}', '{"model": {"vocab": [1, [2]]}, "added_tokens": [3, {"id": -1}]}']
+    "text",
+    ["", "[]", "{}", '{"model": 5}', '{"model": {"vocab": [1, [2]]}, "added_tokens": [3, {"id": -1}]}'],
 )
 def test_a_strange_tokenizer_is_no_exception(tmp_path: Path, text: str) -> None:
     """Nothing known, or one fault."""

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from spectrace.checkpoint.scan import CHUNK, read_array, scan
 from spectrace.checkpoint.tensorfile import HEADER_LIMIT, SafetensorsFile
 from spectrace.errors import CheckpointError
-from tests.checkpoint.building import bf16, save
+from tests.checkpoint.building import Arrays, bf16, save
 
-TABLES = {"a": np.arange(6, dtype=np.int64), "b": np.ones((2, 3), np.float32), "c": np.zeros(4, bool)}
+TABLES: Arrays = {"a": np.arange(6, dtype=np.int64), "b": np.ones((2, 3), np.float32), "c": np.zeros(4, bool)}
 
 
 def raw(path: Path, header: Mapping[str, Any] | bytes, body: bytes = b"", length: int | None = None) -> Path:
@@ -43,7 +43,7 @@ def test_tensors_are_listed_and_read_back(tmp_path: Path) -> None:
 
 
 def test_bfloat16_is_widened(tmp_path: Path) -> None:
-    """numpy has no bfloat16: its bits become the upper half of a float32."""
+    """Its bits are the upper half of a float32; numpy itself lacks it."""
     values = np.array([1.0, -2.5, 0.0, np.inf], np.float32)
     file = SafetensorsFile(save(tmp_path / "x.safetensors", {"w": bf16(values)}), "x")
     assert read_array(file, file.tensors["w"]).tolist() == values.tolist()

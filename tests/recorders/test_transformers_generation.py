@@ -37,7 +37,6 @@ def test_output_and_random_state_are_those_of_a_run_without_the_recorder(
     way: Any, recorded: Callable[..., Any]
 ) -> None:
     """With the same seed the same tokens come out and the same random number comes next."""
-    way.generate()  # transformers prunes the draft's head at the first USD call
     expected, random = way.generate(), torch.rand(1)
     found = []
     recorded(way.target, lambda: found.extend([way.generate(), torch.rand(1)]))
@@ -46,17 +45,20 @@ def test_output_and_random_state_are_those_of_a_run_without_the_recorder(
 
 
 def test_greedy_output_is_that_of_plain_generation(way: Any, recorded: Callable[..., Any]) -> None:
-    """Recorded greedy speculation gives, token by token, what the target gives alone."""
+    """Recorded greedy speculation gives, token by token, what the target gives alone.
+
+    Before 5.18 prompt lookup may exceed the length it was given by a few tokens, recorder or not.
+    """
     if way.is_sampled:
         pytest.skip("sampled tokens depend on how random numbers are used")
     found = []
     recorded(way.target, lambda: found.append(way.generate()))
-    assert torch.equal(found[0], way.generate_unassisted())
+    expected = way.generate_unassisted()
+    assert torch.equal(found[0][:, : expected.shape[1]], expected)
 
 
 def test_steps_and_lengths_are_those_a_streamer_sees(way: Any, recorded: Callable[..., Any]) -> None:
     """One step per call of a streamer in a run without the recorder, with as many tokens."""
-    way.generate()
     plain = StepLengths()
     way.generate(streamer=plain)
     trace = recorded(way.target, way.generate)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.engine
 
-TOLERANCE = {"atol": 2e-4, "rtol": 1e-4}
+
+def _near(found: Any, expected: Any) -> bool:
+    """Equal up to single precision over a few layers."""
+    return bool(np.allclose(found, expected, atol=2e-4, rtol=1e-4))
 
 
 def _run(way: Any, recorded: Callable[..., Any], **options: Any) -> tuple[Any, Any]:
@@ -64,12 +68,12 @@ def test_target_values_are_those_of_one_forward_over_the_text(
             logprobs = row.log_softmax(-1)
             best = row.topk(2)
             assert step.target_ids[j] == best.indices[0]
-            assert np.isclose(step.target_gaps[j], (best.values[0] - best.values[1]), **TOLERANCE)
+            assert _near(step.target_gaps[j], (best.values[0] - best.values[1]))
             for token, logprob in step.target_top[j]:
-                assert np.isclose(logprob, logprobs[token], **TOLERANCE)
+                assert _near(logprob, logprobs[token])
             if j < len(step.proposal_ids):
                 token = step.proposal_ids[j]
-                assert np.isclose(step.target_logprobs[j], logprobs[token], **TOLERANCE)
+                assert _near(step.target_logprobs[j], logprobs[token])
                 assert step.target_ranks[j] == 1 + int((row > row[token]).sum())
 
 
@@ -92,10 +96,10 @@ def test_draft_values_are_those_of_a_forward_of_the_draft(zoo: Any, recorded: Ca
         for j, token in enumerate(step.proposal_ids):
             row = logprobs[step.position + j - 1]
             assert step.draft_ids[j] == token
-            assert np.isclose(step.draft_logprobs[j], row[token], **TOLERANCE)
-            assert np.isclose(step.draft_entropy[j], -(row.exp() * row).sum(), **TOLERANCE)
+            assert _near(step.draft_logprobs[j], row[token])
+            assert _near(step.draft_entropy[j], -(row.exp() * row).sum())
             assert step.draft_top[j][0][0] == token
-            assert np.allclose([p for _, p in step.draft_top[j]], row.topk(5).values, **TOLERANCE)
+            assert _near([p for _, p in step.draft_top[j]], row.topk(5).values)
 
 
 def test_early_exit_drafts_with_the_first_layers(zoo: Any, recorded: Callable[..., Any]) -> None:
@@ -108,7 +112,7 @@ def test_early_exit_drafts_with_the_first_layers(zoo: Any, recorded: Callable[..
     read = torch.cat((ids[:, : step.position], torch.tensor([step.proposal_ids])), dim=1)
     logprobs = _plain_logits(cut, read).log_softmax(-1)
     expected = [logprobs[step.position + j - 1][t] for j, t in enumerate(step.proposal_ids)]
-    assert np.allclose(step.draft_logprobs, expected, **TOLERANCE)
+    assert _near(step.draft_logprobs, expected)
 
 
 def test_overlap_is_the_sum_of_the_smaller_probabilities(zoo: Any, recorded: Callable[..., Any]) -> None:
@@ -119,7 +123,7 @@ def test_overlap_is_the_sum_of_the_smaller_probabilities(zoo: Any, recorded: Cal
     for step in trace:
         if step.proposal_ids:
             at = step.position - 1
-            assert np.isclose(step.overlaps[0], torch.minimum(p[at], q[at]).sum(), **TOLERANCE)
+            assert _near(step.overlaps[0], torch.minimum(p[at], q[at]).sum())
 
 
 def test_a_ruled_out_token_has_a_logprob_of_minus_infinity(zoo: Any, recorded: Callable[..., Any]) -> None:
@@ -148,8 +152,8 @@ def test_taps_are_the_residual_stream_of_a_plain_forward(
         assert roots == set(boundaries)
         for tap in step.taps:
             row = states[tap.boundary][tap.position].numpy()
-            assert np.isclose(tap.rms, np.sqrt((row**2).mean()), **TOLERANCE)
-            assert np.allclose(tap.projections, project(row)[0], **TOLERANCE)
+            assert _near(tap.rms, np.sqrt((row**2).mean()))
+            assert _near(tap.projections, project(row)[0])
             assert tap.shape[0] == 1
             assert tap.shape[2] == 32
             assert (tap.dtype, tap.nonfinite) == ("float32", 0)
@@ -186,7 +190,7 @@ def test_early_exit_drafts_leave_no_taps(zoo: Any, recorded: Callable[..., Any])
     for step in list(trace)[1:]:
         assert [tap.position for tap in step.taps] == [step.position - 1]
         row = states[2][step.position - 1].numpy()
-        assert np.allclose(step.taps[0].projections, project(row)[0], **TOLERANCE)
+        assert _near(step.taps[0].projections, project(row)[0])
 
 
 def test_cache_lengths_are_the_committed_length(way: Any, recorded: Callable[..., Any]) -> None:
@@ -206,7 +210,7 @@ def test_times_add_up(zoo: Any, recorded: Callable[..., Any]) -> None:
         assert step.draft_ns > 0
         assert step.verify_ns > 0
         assert step.step_ns == step.draft_ns + step.verify_ns
-    for before, after in zip(steps, steps[1:]):
+    for before, after in pairwise(steps):
         assert before.started_ns + before.step_ns <= after.started_ns
 
 

@@ -262,6 +262,26 @@ class Comparison:
             for at, b in enumerate(self.declared)
         ]
 
+    @cached_property
+    def closeness(self) -> tuple[float, float, float]:
+        """How well the request fits: rows that match, rows of the same length at their boundary, mean cosine.
+
+        A rotation leaves the length alone, so it finds the request where no direction can.
+        """
+        same, long = [], []
+        for match in self.matches:
+            likeness = np.stack([self._row_cosines(match, b) for b in self.boundaries])
+            same.append(float((likeness.max(axis=0) >= 0.99).mean()))
+            if match.declared in self.references:
+                _, rms, _ = self.reference_rows(match, match.declared)
+                with np.errstate(invalid="ignore", divide="ignore"):
+                    long.append(float((np.abs(match.rms / rms - 1) < 0.01).mean()))
+        return round(float(np.mean(same)), 2), round(float(np.mean(long or [0.0])), 2), float(np.mean(self.best_cosine))
+
+    def _row_cosines(self, match: Match, boundary: int) -> Array:
+        rows, _, there = self.reference_rows(match, boundary)
+        return np.where(there, cosine(match.rows, np.nan_to_num(rows)), -1.0)
+
     @property
     def num_rows(self) -> int:
         """Rows compared."""
@@ -292,7 +312,7 @@ def compare(facts: Facts) -> Comparison | None:
         if not matches:
             continue
         found = Comparison(matches, references)
-        if best is None or float(np.mean(found.best_cosine)) > float(np.mean(best.best_cosine)):
+        if best is None or found.closeness > best.closeness:
             best = found
     return best
 

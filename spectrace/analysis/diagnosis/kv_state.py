@@ -127,6 +127,9 @@ def _target(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
 
 
 def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
+    if not tally.draft_steps and facts.run.method in ("ngram", "suffix"):
+        yield Cleared(id="kv-state/over-trimmed", summary="a lookup has no cache")
+        return
     if not tally.draft_steps:
         yield facts.not_recorded(
             "kv-state/over-trimmed", "record the draft's cache length in each step", "draft_kv_length"

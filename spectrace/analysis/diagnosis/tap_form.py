@@ -153,25 +153,24 @@ def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
         yield split
         return
     best, declared = compared.best, compared.declared
-    if min(compared.best_cosine) >= SAME and best != declared and sorted(best) == sorted(declared):
+    is_same = min(compared.best_cosine) >= SAME
+    if is_same and best != declared and sorted(best) == sorted(declared):
         yield _order_finding({"declared": declared, "best_match": best, "n": compared.num_rows})
         return
-    worst = int(np.argmin(compared.best_cosine))
-    match = compared.matches[worst]
-    if match.declared not in compared.references:
+    lacking = [match.declared for match in compared.matches if match.declared not in compared.references]
+    if lacking and not is_same:
         yield NotChecked(
             id="tap-form",
-            reason=f"the reference has no rows of boundary {match.declared}; run it over all layers",
+            reason=f"no reference rows of boundary {lacking[0]}",
+            how="run the reference forward over all layers",
             missing=("reference",),
         )
         return
-    rows, rms, there = compared.reference_rows(match, match.declared)
-    found = (
-        _norm(compared, match, rows[there], rms[there], there)
-        or _rotated(match, rows[there], rms[there], there)
-        or _residual(compared, match)
-        or _unknown(facts, compared, rms[there], match)
-    )
+    # A state that matches another boundary is a matter of layers.
+    matches = [m for m, b in zip(compared.matches, best) if not is_same or b == m.declared]
+    found = next((f for match in matches if (f := _named_form(compared, match)) is not None), None)
+    if found is None:
+        found = _unknown(facts, compared)
     if found is not None:
         yield found
     elif min(compared.best_cosine) >= _DIFFERENT:
@@ -180,6 +179,16 @@ def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
             summary=f"states match the reference, cosine {min(compared.best_cosine):.3f} or more",
             evidence={"cosine_at_best": compared.best_cosine, "n": compared.num_rows},
         )
+
+
+def _named_form(compared: Comparison, match: Match) -> Finding | None:
+    """The known form that explains a tap, the exact ones first."""
+    rows, rms, there = compared.reference_rows(match, match.declared)
+    return (
+        _residual(compared, match)
+        or _norm(match, rows[there], rms[there], there)
+        or _rotated(match, rows[there], rms[there], there)
+    )
 
 
 def _prefill_decode(compared: Comparison) -> Finding | None:
@@ -212,7 +221,7 @@ def _prefill_decode(compared: Comparison) -> Finding | None:
     )
 
 
-def _norm(compared: Comparison, match: Match, rows: Array, rms: Array, there: Array) -> Finding | None:
+def _norm(match: Match, rows: Array, rms: Array, there: Array) -> Finding | None:
     """One side has the constant RMS of a norm, the other has not, and they point the same way more or less."""
     own = match.rms[there]
     if not len(own) or not (
@@ -316,11 +325,14 @@ def _residual(compared: Comparison, match: Match) -> Finding | None:
     return None
 
 
-def _unknown(facts: Facts, compared: Comparison, rms: Array, match: Match) -> Finding | None:
+def _unknown(facts: Facts, compared: Comparison) -> Finding | None:
     """No boundary and no form fits."""
-    if min(compared.best_cosine) >= _DIFFERENT or not (
-        np.isfinite(match.rms).all() and np.isfinite(rms).all()
-    ):
+    match = compared.matches[int(np.argmin(compared.best_cosine))]
+    if match.declared not in compared.references:
+        return None
+    _, rms, there = compared.reference_rows(match, match.declared)
+    is_complete = np.isfinite(match.rms[there]).all() and np.isfinite(rms[there]).all()
+    if min(compared.best_cosine) >= _DIFFERENT or not is_complete:
         return None
     sample, trained = facts.sample, (facts.run.training or {}).get("first_position_accuracy")
     is_promised = isinstance(trained, (int, float)) and trained >= _TRAINED_WELL

@@ -197,8 +197,14 @@ def _other(facts: DraftFacts) -> str:
     return "other" if facts.raw.has("norm_output") else "no"
 
 
-def _declared_embedding(facts: DraftFacts) -> str:
-    return "own" if facts.has("embed_tokens") else "target"
+def _declared_part(module: str) -> _Rule:
+    """Whether the draft brings a part of its own; nothing is declared where no weights are there."""
+    return lambda facts: "-" if not facts.tensors else "own" if facts.has(module) else "target"
+
+
+def _own_if_present(module: str) -> _Rule:
+    """The draft's own where the checkpoint has it, else the target's."""
+    return lambda facts: "?" if not facts.tensors else "own" if facts.has(module) else "target"
 
 
 def _own_width(facts: DraftFacts) -> bool:
@@ -214,10 +220,6 @@ def _own_if_width_differs(facts: DraftFacts) -> str:
 
 def _eagle_embedding(facts: DraftFacts) -> str:
     return "own" if facts.raw.has("target_hidden_size") else "target"
-
-
-def _declared_head(facts: DraftFacts) -> str:
-    return "own" if facts.has("lm_head") else "target"
 
 
 def _sglang_head(facts: DraftFacts) -> str:
@@ -281,12 +283,12 @@ _TABLE: tuple[tuple[str, _Rule, tuple[_Rule, ...], str], ...] = (
     ),
     (
         "embeddings",
-        _declared_embedding,
+        _declared_part("embed_tokens"),
         (
-            _declared_embedding,
+            _own_if_present("embed_tokens"),
             _own_if_width_differs,
             _own_if_width_differs,
-            _declared_embedding,
+            _own_if_present("embed_tokens"),
             _unread,
             _own_if_width_differs,
             _eagle_embedding,
@@ -295,8 +297,16 @@ _TABLE: tuple[tuple[str, _Rule, tuple[_Rule, ...], str], ...] = (
     ),
     (
         "lm_head",
-        _declared_head,
-        (_declared_head, _sglang_head, _declared_head, _declared_head, _own, _own, _own),
+        _declared_part("lm_head"),
+        (
+            _own_if_present("lm_head"),
+            _sglang_head,
+            _own_if_present("lm_head"),
+            _own_if_present("lm_head"),
+            _own,
+            _own,
+            _own,
+        ),
         "draft-head/overwritten",
     ),
 )

@@ -180,7 +180,7 @@ def _of_neither(report: MapReport, evidence: dict[str, Any]) -> Iterator[Outcome
 def _found(name: str, report: MapReport, advice: str, evidence: dict[str, Any]) -> Finding:
     return Finding(
         id=f"vocab-map/{name}",
-        strength=Strength.CERTAIN,
+        strength=Strength.STRONG if name == "hybrid" and report.kept is None else Strength.CERTAIN,
         summary=report.sentence,
         advice=advice,
         evidence=evidence,

@@ -12,8 +12,9 @@ from spectrace.analysis.draft.flags import FlagRow, flag_rows, judge_flags
 from spectrace.analysis.draft.loading import LoadRow, load_rows
 from spectrace.analysis.draft.map_verdicts import judge_map
 from spectrace.analysis.draft.rotary import RotaryRow, judge_rotary, rotary_rows
+from spectrace.analysis.draft.tap_table import TapRow, tap_rows
 from spectrace.analysis.draft.tap_verdicts import judge_taps
-from spectrace.analysis.draft.taps import Choice, TapRow, declared, tap_rows
+from spectrace.analysis.draft.taps import Choice, declared
 from spectrace.analysis.draft.tokens import (
     Coverage,
     TokenizerFacts,

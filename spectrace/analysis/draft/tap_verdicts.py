@@ -6,16 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.draft.facts import DraftFacts
-from spectrace.analysis.draft.taps import IDS, NESTED, TapRow, config_has_bad_ids, declared
+from spectrace.analysis.draft.tap_table import TapRow
+from spectrace.analysis.draft.taps import IDS, NESTED, config_has_bad_ids, declared
 
 
 def judge_taps(facts: DraftFacts, rows: Sequence[TapRow]) -> Iterator[Outcome]:
     """Every answer about layers and widths."""
-    if facts.kind not in ("eagle3", "dflash"):
-        yield NotChecked(
-            id="tap-layer",
-            reason="this draft is fed no chosen layers of the target",
-        )
+    if facts.kind == "model":
+        yield Cleared(id="tap-layer", summary="a language model of its own, fed with no states of the target")
+        return
+    if facts.kind == "eagle":
+        yield Cleared(id="tap-layer", summary="fed with the target's final state, not with chosen layers")
         return
     yield from _of_declaration(facts)
     yield from _out_of_range(facts, rows)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from spectrace.analysis.draft.engines import (
     EAGLE,
@@ -69,33 +68,6 @@ class TapRule:
     choose: Callable[[DraftFacts], Choice]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TapRow:
-    """One line of the table."""
-
-    engine: Engine
-    source: str
-    choice: Choice
-    differs: str
-    """How it differs from what the configuration declares; empty where it does not."""
-    shift: int | None
-    """Boundaries that every tap is off by; None where they differ in another way."""
-
-    def to_mapping(self) -> dict[str, Any]:
-        """Plain values, for JSON."""
-        return {
-            "engine": self.engine.name,
-            "version": self.engine.version,
-            "source": self.source,
-            "origin": self.choice.origin,
-            "boundaries": None if self.choice.boundaries is None else list(self.choice.boundaries),
-            "words": self.choice.words,
-            "differs": self.differs,
-            "shift": self.shift,
-            "note": self.choice.note,
-        }
-
-
 def default(facts: DraftFacts, ascending: bool = True) -> Choice:
     """Boundaries 2, n // 2 and n - 3, which all engines share where no ids are given.
 
@@ -115,7 +87,8 @@ def _after(ids: Sequence[int]) -> tuple[int, ...]:
     return tuple(layer + 1 for layer in ids)
 
 
-def _ascending(ids: Sequence[int]) -> tuple[int, ...]:
+def sorted_ids(ids: Sequence[int]) -> tuple[int, ...]:
+    """Without repetition, ascending: what engines that capture layer by layer concatenate."""
     return tuple(sorted(set(ids)))
 
 
@@ -132,12 +105,12 @@ def _vllm_v1(facts: DraftFacts) -> Choice:
     if view.flag(*_USE) is False:
         return FINAL
     if ids := view.ids(IDS):
-        return _found("top level, as is", _ascending(ids))
+        return _found("top level, as is", sorted_ids(ids))
     if view.has("eagle_config"):
         ids = view.ids(*NESTED)
-        return _found("eagle_config, as is", _ascending(ids)) if ids else default(facts)
+        return _found("eagle_config, as is", sorted_ids(ids)) if ids else default(facts)
     if ids := view.ids("dflash_config", "target_layer_ids"):
-        return _found("dflash_config, + 1", _ascending(_after(ids)))
+        return _found("dflash_config, + 1", sorted_ids(_after(ids)))
     return default(facts)
 
 
@@ -147,18 +120,18 @@ def _vllm_v2(facts: DraftFacts) -> Choice:
     if view.flag(*_USE) is False:
         return FINAL
     if ids := view.ids(IDS):
-        return _found("top level, as is", _ascending(ids))
+        return _found("top level, as is", sorted_ids(ids))
     if ids := view.ids("dflash_config", "target_layer_ids"):
-        return _found("dflash_config, + 1", _ascending(_after(ids)))
+        return _found("dflash_config, + 1", sorted_ids(_after(ids)))
     if ids := view.ids("dspark_target_layer_ids"):
         if view.text("model_type") == "deepseek_v41":
-            return _found("dspark ids, as is", _ascending(ids))
-        return _found("dspark ids, + 1", _ascending(_after(ids)))
+            return _found("dspark ids, as is", sorted_ids(ids))
+        return _found("dspark ids, + 1", sorted_ids(_after(ids)))
     if ids := view.ids("target_layer_ids"):
-        return _found("target_layer_ids, + 1", _ascending(_after(ids)))
+        return _found("target_layer_ids, + 1", sorted_ids(_after(ids)))
     for name in ("dflash_config", "eagle_config"):
         if ids := view.ids(name, "layer_ids"):
-            return _found(f"{name}.layer_ids, as is", _ascending(ids))
+            return _found(f"{name}.layer_ids, as is", sorted_ids(ids))
     return default(facts)
 
 
@@ -202,7 +175,7 @@ def _sglang(facts: DraftFacts) -> Choice:
         return FINAL
     if facts.kind == "dflash":
         ids = config.ids("dflash_config", "target_layer_ids")
-        return _found("dflash_config, + 1", _ascending(_after(ids))) if ids else default(facts)
+        return _found("dflash_config, + 1", sorted_ids(_after(ids))) if ids else default(facts)
     ids = config.ids(*NESTED)
     if ids is None:
         found = default(facts)
@@ -212,7 +185,7 @@ def _sglang(facts: DraftFacts) -> Choice:
     n = facts.target_layers
     by_first = bool(architectures & _SGLANG_BY_FIRST) and ids[0] != 1
     by_last = "GptOssForCausalLM" in architectures and n is not None and max(ids) == n
-    boundaries = _ascending(ids if by_first or by_last else _after(ids))
+    boundaries = sorted_ids(ids if by_first or by_last else _after(ids))
     origin = "eagle_config, as is" if by_first or by_last else "eagle_config, + 1"
     if n is not None and not architectures & _SGLANG_CAPTURES_LAST and max(boundaries) >= n:
         note = f"never captures B({max(boundaries)})"
@@ -318,45 +291,6 @@ def declared(facts: DraftFacts) -> Choice:
         if ids := config.ids(*keys):
             return _found(f"{'.'.join(keys)}: outputs", _after(ids))
     return default(facts, ascending=False)
-
-
-def tap_rows(facts: DraftFacts) -> tuple[TapRow, ...]:
-    """The table: one row per engine, and how each differs from what is declared."""
-    meant = declared(facts)
-    rows = []
-    for rule in RULES:
-        choice = rule.choose(facts)
-        shift = _shift(meant, choice)
-        rows.append(
-            TapRow(
-                engine=rule.engine,
-                source=rule.source,
-                choice=choice,
-                differs=_difference(meant, choice, shift),
-                shift=shift,
-            )
-        )
-    return tuple(rows)
-
-
-def _shift(meant: Choice, choice: Choice) -> int | None:
-    if meant.boundaries is None or choice.boundaries is None:
-        return 0 if meant.words == choice.words else None
-    off = {b - a for a, b in zip(_ascending(meant.boundaries), _ascending(choice.boundaries))}
-    same_count = len(set(meant.boundaries)) == len(set(choice.boundaries))
-    return off.pop() if len(off) == 1 and same_count else None
-
-
-def _difference(meant: Choice, choice: Choice, shift: int | None) -> str:
-    if meant.words == choice.words:
-        return ""
-    if meant.boundaries is None or choice.boundaries is None:
-        return "other layers"
-    if shift == 0:
-        return "other order"
-    if shift is not None:
-        return f"{abs(shift)} layer{'s' if abs(shift) > 1 else ''} {'early' if shift < 0 else 'late'}"
-    return "fewer layers" if set(choice.boundaries) < set(meant.boundaries) else "other layers"
 
 
 def config_has_bad_ids(config: Config) -> str | None:

@@ -1,17 +1,17 @@
-"""What is missing, left over, zero, not finite or of the wrong shape among a draft's weights.
+"""What is missing, left over or of the wrong shape among a draft's weights.
 
-Rules K02, K05 and K20, as far as files can tell. Names are canonical: ``layers.0`` for ``midlayer``.
+Rules K02 and K05, as far as files can tell. Names are canonical: ``layers.0`` for ``midlayer``.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.draft.facts import DraftFacts
 from spectrace.analysis.draft.loading import LoadRow
-from spectrace.checkpoint.records import Checkpoint, Values
+from spectrace.analysis.draft.tensor_values import count, judge_precision, judge_values, listed
+from spectrace.checkpoint.records import Checkpoint
 
 _MLA_INPUT = "self_attn.kv_a_proj_with_mqa"
 
@@ -60,10 +60,10 @@ def judge_weights(facts: DraftFacts, draft: Checkpoint, rows: Sequence[LoadRow])
         yield from _of_engines(rows)
         yield from _of_shapes(facts)
     else:
-        reason = f"which weights a draft of the kind {facts.kind} needs is not known here"
+        reason = "which weights this kind of draft needs is not known here"
         yield NotChecked(id="weights/not-loaded", reason=reason)
-    yield from _of_precision(facts, draft)
-    yield from _of_values(draft.values)
+    yield from judge_precision(facts, draft)
+    yield from judge_values(draft.values)
 
 
 def _why_unread(draft: Checkpoint) -> str:
@@ -77,8 +77,8 @@ def _of_index(draft: Checkpoint) -> Iterator[Outcome]:
         yield Finding(
             id="weights/not-loaded",
             strength=Strength.CERTAIN,
-            summary=f"The index promises {len(draft.missing):,} tensors that no file holds, "
-            f"such as {_listed(draft.missing)}.",
+            summary=f"The index promises {count(draft.missing, 'tensor')} that no file holds, "
+            f"such as {listed(draft.missing)}.",
             advice="Copy or download the checkpoint again; a shard is missing or cut.",
             evidence={"missing": list(draft.missing[:20]), "count": len(draft.missing)},
         )
@@ -89,8 +89,8 @@ def _of_modules(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
     if not missing:
         yield Cleared(
             id="weights/not-loaded",
-            summary=f"fc, norm and all parts of {facts.num_layers} layer"
-            f"{'' if facts.num_layers == 1 else 's'} are there, {len(draft.tensors):,} tensors",
+            summary=f"fc, norm and all parts of {count(range(facts.num_layers), 'layer')} are there, "
+            f"{count(draft.tensors, 'tensor')}",
         )
         return
     damaged = {fault.tensor for fault in draft.faults if fault.tensor}
@@ -103,7 +103,7 @@ def _of_modules(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
             f"{why}. On a random layer it proposes nothing that is accepted."
         )
     else:
-        summary = f"{len(missing):,} parts of the draft are missing: {_listed(missing)}{why}."
+        summary = f"Missing from the draft: {listed(missing)}{why}."
     yield Finding(
         id="weights/not-loaded",
         strength=Strength.CERTAIN,
@@ -167,8 +167,8 @@ def _of_engines(rows: Sequence[LoadRow]) -> Iterator[Outcome]:
             yield Finding(
                 id="weights/not-loaded",
                 strength=Strength.HINT,
-                summary=f"With {engine.label}: it silently skips {len(row.skipped):,} "
-                f"tensor{'' if len(row.skipped) == 1 else 's'}: {_listed(row.skipped)}.",
+                summary=f"With {engine.label}: it silently skips {count(row.skipped, 'tensor')}: "
+                f"{listed(row.skipped)}.",
                 advice="Rename them as this engine expects, or switch on what they belong to in config.json.",
                 evidence={
                     "engine": engine.name,
@@ -180,8 +180,8 @@ def _of_engines(rows: Sequence[LoadRow]) -> Iterator[Outcome]:
             yield Finding(
                 id="weights/unexpected",
                 strength=Strength.HINT,
-                summary=f"With {engine.label}: it stops at {len(row.refused):,} "
-                f"tensor{'' if len(row.refused) == 1 else 's'} it does not know: {_listed(row.refused)}.",
+                summary=f"With {engine.label}: it stops at {count(row.refused, 'tensor')} it does not know: "
+                f"{listed(row.refused)}.",
                 advice="Rename or drop them, or switch on what they belong to in config.json.",
                 evidence={
                     "engine": engine.name,
@@ -217,7 +217,7 @@ def _of_shapes(facts: DraftFacts) -> Iterator[Outcome]:
         yield Finding(
             id="weights/shape",
             strength=Strength.CERTAIN,
-            summary=f"{len(wrong):,} weight{'' if len(wrong) == 1 else 's'} of the wrong shape: "
+            summary=f"{count(wrong, 'weight')} of the wrong shape: "
             f"{'; '.join(wrong[:2])}{'; …' if len(wrong) > 2 else ''}.",
             advice="config.json and weights come from different models.",
             evidence={"wrong": wrong[:20], "count": len(wrong)},
@@ -249,76 +249,5 @@ def _wanted_shapes(facts: DraftFacts, hidden: int) -> Mapping[str, tuple[int | N
     return wanted
 
 
-_PACKED = re.compile(r"\.(qweight|weight_packed|weight_scale|weight_scale_inv|qzeros|scales|g_idx|absmax)$")
-
-
-def _of_precision(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
-    packed = [name for name in draft.tensors if _PACKED.search(name)]
-    declared = facts.config.has("quantization_config")
-    if packed and not declared:
-        yield Finding(
-            id="weights/precision",
-            strength=Strength.CERTAIN,
-            summary=f"{len(packed):,} tensors are quantized ({_listed(packed)}), "
-            "but config.json has no quantization_config.",
-            advice="Copy quantization_config from the export; else packed values are read as plain weights.",
-            evidence={"packed": packed[:20], "count": len(packed)},
-        )
-    elif declared and not packed:
-        yield Finding(
-            id="weights/precision",
-            strength=Strength.HINT,
-            summary="config.json has a quantization_config, but no tensor looks quantized.",
-            advice="Harmless where the engine quantizes while it loads; else drop it from config.json.",
-        )
-
-
-def _of_values(values: Mapping[str, Values]) -> Iterator[Outcome]:
-    """Not finite, and all zero."""
-    if not values:
-        return
-    bad = {name: seen.nonfinite for name, seen in values.items() if seen.nonfinite}
-    read, total = sum(v.bytes_read for v in values.values()), sum(v.bytes_total for v in values.values())
-    how = (
-        "every value was read"
-        if read == total
-        else f"{read / total:.0%} of the values were read, evenly spread"
-    )
-    if bad:
-        yield Finding(
-            id="nonfinite/values",
-            strength=Strength.CERTAIN,
-            summary=f"{len(bad):,} tensors hold NaN or infinity: {_listed(tuple(bad))} ({how}).",
-            advice="Export the checkpoint again; a training run that diverged is not worth serving.",
-            evidence={"nonfinite": dict(list(bad.items())[:20]), "bytes_read": read, "bytes_total": total},
-        )
-    else:
-        words = f"no NaN and no infinity in {len(values):,} tensors; {how}"
-        yield Cleared(
-            id="nonfinite/values", summary=words, evidence={"bytes_read": read, "bytes_total": total}
-        )
-    zero = [n for n, seen in values.items() if seen.is_zero and not _may_be_zero(n) and not seen.is_sample]
-    if zero:
-        yield Finding(
-            id="weights/not-loaded",
-            strength=Strength.CERTAIN,
-            summary=f"{len(zero):,} tensors are zero throughout: {_listed(tuple(zero))}.",
-            advice="Export the checkpoint again; these weights were never written.",
-            evidence={"zero": zero[:20], "count": len(zero)},
-        )
-
-
-def _may_be_zero(name: str) -> bool:
-    """Maps, biases and zero points may be zero; the head has a finding of its own."""
-    return name.endswith(
-        ("d2t", "t2d", "bias", "qzeros", "lm_head.weight", "zero_point", "inv_freq", "g_idx")
-    )
-
-
 def _raw_name(draft: Checkpoint, ending: str) -> str | None:
     return next((name for name in draft.tensors if name.endswith(ending)), None)
-
-
-def _listed(names: Sequence[str], most: int = 3) -> str:
-    shown = [name if len(name) <= 60 else f"{name[:59]}…" for name in names[:most]]
-    return ", ".join(shown) + (", …" if len(names) > most else "")

@@ -217,7 +217,8 @@ class StepsScreen(MovingScreen):
             self.say("this trace is closed: no step will be added")
         else:
             self.viewer.follow()
-            self.go_to(self.loader.total - 1)
+            is_alone = self._facts.state == "unclosed"
+            self.go_to(self.loader.total - 1, "no recorder writes here now" if is_alone else "")
 
     def on_trace_grew(self) -> None:
         """New steps, or the writer is gone."""
