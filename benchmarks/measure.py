@@ -44,6 +44,13 @@ def seconds(case: Case) -> float:
     return time.perf_counter() - start
 
 
+def processor_seconds(case: Case) -> float:
+    """Processor seconds of one call on this thread: what others do on this machine is not its cost."""
+    start = time.thread_time()
+    case()
+    return time.thread_time() - start
+
+
 def interleaved(
     cases: Mapping[str, Case], rounds: int, timed: Callable[[Case], float] = seconds
 ) -> dict[str, list[float]]:

@@ -70,6 +70,35 @@ def run(
             target.generate(**inputs, **proposer, max_new_tokens=NEW_TOKENS, streamer=Killer(), **options)
 
 
+def eagle3(out: Path, *, tree: bool = False, **faults: Any) -> None:
+    """Records the bundled EAGLE-3 head in the reference decoder, with a reference forward of the first prompt.
+
+    Args:
+        out: trace to write.
+        tree: draft trees instead of chains.
+        faults: of `spectrace_eagle3.Faults`, what the decoder does wrong on purpose.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    import spectrace_demo
+    from spectrace_eagle3 import Chain, DynamicTree, Eagle3Decoder, Eagle3Recorder, Faults, load_draft
+
+    torch.set_num_threads(1)
+    tokenizer = AutoTokenizer.from_pretrained(spectrace_demo.target_path())
+    target = AutoModelForCausalLM.from_pretrained(spectrace_demo.target_path())
+    draft = load_draft(spectrace_demo.eagle3_path(), target)
+    plan = DynamicTree(topk=4, depth=4, num_nodes=12) if tree else Chain(4)
+    names = {"target": {"id": "spectrace_demo/target"}, "draft": {"id": "spectrace_demo/eagle3"}}
+    eos_ids = [tokenizer.eos_token_id]
+    with (
+        Eagle3Decoder(target, draft, plan, eos_ids=eos_ids, faults=Faults(**faults)) as decoder,
+        Eagle3Recorder(out, decoder, tokenizer=tokenizer, strict=True, run=names) as recorder,
+    ):
+        for number, prompt in enumerate(spectrace_demo.prompts()[:2]):
+            recorder.generate(tokenizer(prompt).input_ids, NEW_TOKENS, reference=number == 0)
+
+
 def killed(out: Path) -> None:
     """Records in a child process that is killed in the middle of its second prompt."""
     code = f"import make_samples as m; m.run(m.Path({str(out)!r}), 3, kill_after={2 * NEW_TOKENS})"
@@ -83,6 +112,16 @@ SAMPLES: dict[str, Callable[[Path], None]] = {
     "draft-sampled": lambda out: run(out, 3, do_sample=True, temperature=0.8, top_p=0.95),
     "prompt-lookup": lambda out: run(out, 2, lookup=True, do_sample=False),
     "killed": killed,
+    "eagle3": eagle3,
+    "eagle3-tree": lambda out: eagle3(out, tree=True),
+    "eagle3-map-as-direct": lambda out: eagle3(out, map_as_direct=True),
+    "eagle3-taps-shifted": lambda out: eagle3(out, tap_shift=1),
+    "eagle3-taps-normed": lambda out: eagle3(out, normed_taps=True),
+    "eagle3-no-midlayer": lambda out: eagle3(out, no_midlayer=True),
+    "eagle3-feedback-normed": lambda out: eagle3(out, swapped_feedback_norm=True),
+    "eagle3-draft-kv-kept": lambda out: eagle3(out, keep_draft_kv=True),
+    "eagle3-positions-shifted": lambda out: eagle3(out, position_shift=1),
+    "eagle3-random-head": lambda out: eagle3(out, random_head=True),
 }
 
 

@@ -1,4 +1,4 @@
-"""The bundled models: a tiny target and a tiny draft, really trained, and prompts to run them on.
+"""The bundled models: a tiny target, a tiny draft and an EAGLE-3 head, really trained, and prompts.
 
 Owns where the files are and the held-out prompts. Imports neither torch nor transformers: load the
 folders with `AutoModelForCausalLM.from_pretrained` and `AutoTokenizer.from_pretrained`.
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from spectrace_demo.world import HELD_OUT_PROMPTS
 
-__all__ = ["draft_path", "prompts", "target_path"]
+__all__ = ["draft_path", "eagle3_path", "prompts", "target_path"]
 
 _MODELS = Path(__file__).parent / "models"
 
@@ -24,6 +24,11 @@ def target_path() -> Path:
 def draft_path() -> Path:
     """Return the folder of the draft, which shares the target's tokenizer."""
     return _MODELS / "draft"
+
+
+def eagle3_path() -> Path:
+    """Return the folder of the target's EAGLE-3 head, in EAGLE's own naming."""
+    return _MODELS / "eagle3"
 
 
 def prompts() -> tuple[str, ...]:

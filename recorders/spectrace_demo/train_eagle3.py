@@ -118,7 +118,7 @@ def draft_config(model: LlamaForCausalLM) -> dict[str, Any]:
 
 def start_from_target(head: Eagle3Head, model: LlamaForCausalLM, kept: Tensor) -> None:
     """Share the target's embeddings, for good, and begin with its final norm and LM head."""
-    embeddings = model.get_input_embeddings().weight  # [target_vocab_size, hidden_size]
+    embeddings = model.model.embed_tokens.weight  # [target_vocab_size, hidden_size]
     head.embed_tokens.weight = torch.nn.Parameter(embeddings.detach(), requires_grad=False)
     with torch.no_grad():
         head.lm_head.weight.copy_(model.lm_head.weight[kept])
@@ -142,15 +142,14 @@ def fit(
             torch.nn.utils.clip_grad_norm_(head.parameters(), float(len(rows)))
             optimizer.step()
             schedule.step()
-        losses.append([statistics.fmean(column) for column in zip(*(loss for loss, _ in results), strict=True)])
-        hits.append([statistics.fmean(column) for column in zip(*(hit for _, hit in results), strict=True)])
+        losses.append(_means([loss for loss, _ in results]))
+        hits.append(_means([hit for _, hit in results]))
         if step % 50 == 0 or step == STEPS:
-            recent = [_means(table[-50:]) for table in (losses, hits)]
+            loss, right = _means(losses[-50:]), _means(hits[-50:])
             seconds = time.monotonic() - started
-            print(f"step {step}/{STEPS}, loss {recent[0]}, right {recent[1]}, {seconds:.0f} s", file=sys.stderr)
+            print(f"step {step}/{STEPS}, loss {loss}, right {right}, {seconds:.0f} s", file=sys.stderr)
     target.close()
-    right = _means(hits[-50:])
-    return {"first_position_accuracy": right[0], "accuracy_per_depth": right, "loss_per_depth": _means(losses[-50:])}
+    return {"first_position_accuracy": right[0], "accuracy_per_depth": right, "loss_per_depth": loss}
 
 
 def unrolled_loss(
@@ -211,6 +210,7 @@ def _rate(step: int) -> float:
 
 
 def _means(table: list[list[float]]) -> list[float]:
+    """Mean of each column, to three decimals."""
     return [round(statistics.fmean(column), 3) for column in zip(*table, strict=True)]
 
 
@@ -241,7 +241,8 @@ def measure(folder: Path) -> str:
     }
     for name, plan in plans.items():
         accepted: list[int] = []
-        with Eagle3Decoder(model, load_draft(folder, model), plan, eos_ids=[tokenizer.eos_token_id]) as decoder:
+        draft = load_draft(folder, model)
+        with Eagle3Decoder(model, draft, plan, eos_ids=[tokenizer.eos_token_id]) as decoder:
             for prompt in prompts():
                 for done in decoder.rounds(tokenizer(prompt).input_ids, NEW_TOKENS):
                     if done.proposal is not None:

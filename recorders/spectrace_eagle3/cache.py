@@ -1,4 +1,4 @@
-"""Keys and values of the draft's layers, rolled back exactly: rows are appended and cut, never overwritten."""
+"""Keys and values of the draft's layers: rows are appended and cut, never overwritten."""
 
 from __future__ import annotations
 

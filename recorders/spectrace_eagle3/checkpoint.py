@@ -42,6 +42,13 @@ class VocabMap:
     applied: str = "identity"
     """offset | direct | identity."""
 
+    def meant_ids(self) -> list[int]:
+        """[draft_vocab_size] target ids by the file, however the table is applied."""
+        if self.d2t is None:
+            ids: list[int] = self.table.tolist()
+            return ids
+        return [raw + offset for raw, offset in enumerate(self.d2t)]
+
     @property
     def digest(self) -> str | None:
         """SHA-256 of d2t as little-endian int64."""

@@ -133,7 +133,9 @@ def plan_taps(
         CheckpointError: not as many as fc takes, or one that the target does not have.
     """
     if argument is not None:
-        plan = TapPlan(declared=config.layer_ids, numbering=config.numbering, origin="argument", boundaries=argument)
+        plan = TapPlan(
+            declared=config.layer_ids, numbering=config.numbering, origin="argument", boundaries=argument
+        )
     elif config.layer_ids is not None:
         shift = config.numbering == "output"
         boundaries = tuple(layer + shift for layer in config.layer_ids)

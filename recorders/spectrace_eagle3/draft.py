@@ -65,9 +65,7 @@ def load_draft(path: Path, target: Any, boundaries: Sequence[int] | None = None)
     num_taps = _num_taps(checkpoint, target_size)
     rows = _head_rows(checkpoint, len(target_head))
     vocab = map_vocabulary(checkpoint, rows, len(target_head))
-    plan = plan_taps(
-        path, config, num_taps, len(layers), None if boundaries is None else tuple(boundaries)
-    )
+    plan = plan_taps(path, config, num_taps, len(layers), None if boundaries is None else tuple(boundaries))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)  # what stays random is the same in every run
         head = Eagle3Head(

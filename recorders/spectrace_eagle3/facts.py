@@ -88,7 +88,7 @@ def _draft_facts(draft: Draft, model: Any) -> Facts:
         "num_layers": head.config.num_layers,
         "dtype": _dtype(head.fc.weight),
         "max_length": layer.max_position_embeddings,
-        "rope": dict(layer.rope_parameters),
+        "rope": dict(layer.rope_parameters or {}),
         "rope_declared": head.config.rope_declared,
         "parameters": {"missing": list(draft.missing), "unexpected": list(draft.unexpected)},
         "fingerprints": {name: fingerprint(weight) for name, weight in _weights(draft, model).items()},

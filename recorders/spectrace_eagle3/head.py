@@ -43,9 +43,9 @@ class Attention(nn.Module):
 
     def __init__(self, config: LlamaConfig, input_size: int) -> None:
         super().__init__()
-        self.head_dim = config.head_dim
-        self.num_heads = config.num_attention_heads
-        self.num_kv_heads = config.num_key_value_heads
+        self.num_heads: int = config.num_attention_heads
+        self.num_kv_heads: int = config.num_key_value_heads or self.num_heads
+        self.head_dim: int = config.head_dim or config.hidden_size // self.num_heads
         bias = config.attention_bias
         self.q_proj = nn.Linear(input_size, self.num_heads * self.head_dim, bias=bias)
         self.k_proj = nn.Linear(input_size, self.num_kv_heads * self.head_dim, bias=bias)

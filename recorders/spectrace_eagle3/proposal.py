@@ -24,7 +24,7 @@ class Proposal:
     is_drawn: bool
     """Tokens are drawn from q; otherwise they are its most probable."""
     logits: Tensor
-    """[R, draft_vocab_size] single precision, one row for each row that the draft read; at the temperature of q."""
+    """[R, draft_vocab_size] single precision, for each row that the draft read; q is their softmax."""
     positions: Sequence[int]
     """[R] where the rows were run."""
     input_rms: Sequence[float]

@@ -55,7 +55,7 @@ class Eagle3Recorder:
         self._top = top
         self._text = text
         self._vocabulary = Vocabulary(tokenizer) if text and tokenizer is not None else None
-        self._table: list[int] = decoder.draft.vocab.table.tolist()
+        self._target_ids = decoder.draft.vocab.meant_ids()
         self._names = (f"r{number}" for number in itertools.count())
         self._writer = TraceWriter(
             path,
@@ -119,7 +119,7 @@ class Eagle3Recorder:
         """Text of a token; a raw id has that of the target id it stands for."""
         assert self._vocabulary is not None
         if space == "draft":
-            if not 0 <= token_id < len(self._table):
+            if not 0 <= token_id < len(self._target_ids):
                 return None
-            token_id = self._table[token_id]
+            token_id = self._target_ids[token_id]
         return self._vocabulary.text(token_id)

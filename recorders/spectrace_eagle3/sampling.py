@@ -39,7 +39,7 @@ class Sampler:
         return [name for name, on in zip(("temperature", "top_k", "top_p"), given) if on]
 
     def processed(self, logits: Tensor) -> Tensor:
-        """[n, vocab_size] logits -> the same after everything that is asked for; ruled out is minus infinity."""
+        """[n, vocab_size] logits -> the same after all processors; minus infinity is ruled out."""
         if self.is_greedy:
             return logits
         logits = logits / self.temperature

@@ -20,7 +20,9 @@ PREFILL_ROWS = 8
 """Most rows kept of the prompt per boundary: evenly spaced from the first, and the last."""
 
 
-def step_fields(done: Round, sampler: Sampler, table: Tensor, boundaries: Sequence[int], top: int) -> dict[str, Any]:
+def step_fields(
+    done: Round, sampler: Sampler, table: Tensor, boundaries: Sequence[int], top: int
+) -> dict[str, Any]:
     """The fields of one step, without the name of its request.
 
     Args:
@@ -168,5 +170,6 @@ def fingerprints(states: Tensor) -> list[dict[str, Any]]:
     rms = rows.pow(2).mean(-1).sqrt().tolist()
     nonfinite = (~rows.isfinite()).sum(-1).tolist()
     return [
-        {"rms": r, "nonfinite": n, "projections": p} for r, n, p in zip(rms, nonfinite, projections, strict=True)
+        {"rms": r, "nonfinite": n, "projections": p}
+        for r, n, p in zip(rms, nonfinite, projections, strict=True)
     ]

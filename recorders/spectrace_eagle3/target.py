@@ -121,7 +121,9 @@ class Target:
     def _mask(self, ancestors: Tensor) -> Tensor:
         """What is added to attention scores, [1, 1, n, past + n]: everything cached may be seen."""
         if "flash" in str(getattr(self.model.config, "_attn_implementation", "")):
-            raise UnsupportedEngine("eagle3", "flash attention runs no tree; load the target with sdpa or eager")
+            raise UnsupportedEngine(
+                "eagle3", "flash attention runs no tree; load the target with sdpa or eager"
+            )
         n, past = len(ancestors), self.length
         window = getattr(self.model.config.get_text_config(), "sliding_window", None)
         if window is not None and past + n > window:

@@ -39,21 +39,6 @@ class Generate(Protocol):
         """See `spectrace_transformers.generation.generate` for the options."""
 
 
-class Shape(click.ParamType):
-    """A tree as three whole numbers: choices per node, depth, nodes."""
-
-    name = "shape"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        """`8,5,32` -> (8, 5, 32)."""
-        numbers = str(value).split(",")
-        if len(numbers) != 3 or not all(number.isdecimal() and int(number) > 0 for number in numbers):
-            self.fail(f"{value!r} is no TOPK,DEPTH,NODES, such as 8,5,32", param, ctx)
-        return tuple(map(int, numbers))
-
-
 @click.command("record")
 @click.option("--target", required=True, metavar="DIR", help="Folder of the target model.")
 @click.option("--draft", metavar="DIR", help="Folder of the draft model.")
@@ -121,7 +106,6 @@ class Shape(click.ParamType):
 )
 @click.option(
     "--tree",
-    type=Shape(),
     metavar="TOPK,DEPTH,NODES",
     help="EAGLE-3: draft a dynamic tree instead of a chain.",
 )
@@ -143,7 +127,7 @@ def command(
     texts: tuple[str, ...],
     prompts: str | None,
     engine: str | None,
-    tree: tuple[int, int, int] | None,
+    tree: str | None,
     reference: bool,
     overwrite: bool,
     as_json: bool,
@@ -167,13 +151,14 @@ def command(
         raise UsageError("give one of --draft, --prompt-lookup and --early-exit")
     if options["prompt_lookup"] is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--prompt-lookup N says how many tokens: leave --num-draft-tokens out")
+    shape = None if tree is None else _tree(tree)
     check_out(out, overwrite=overwrite)
     given = _prompts(texts, prompts)
     folders = {"target": model_folder(target), "draft": None if draft is None else model_folder(draft)}
     engine = engine or engine_for(folders["draft"])
     if engine == EAGLE3:
-        options |= {"tree": tree, "reference": reference}
-    elif tree is not None or reference:
+        options |= {"tree": shape, "reference": reference}
+    elif shape is not None or reference:
         raise UsageError("--tree and --reference need an EAGLE-3 draft: --draft DIR or --engine eagle3")
     run(engine, out, given, overwrite=overwrite, **folders, **options)
     with spectrace.open(out) as trace:
@@ -302,6 +287,14 @@ def _token(trace: Trace, token_id: int | None) -> str:
         return "the end"
     text = trace.token_text(token_id)
     return str(token_id) if text is None else f'{token_id} "{visible(text)}"'
+
+
+def _tree(given: str) -> tuple[int, ...]:
+    """Choices per node, depth and nodes: `8,5,32`."""
+    numbers = given.split(",")
+    if len(numbers) != 3 or not all(number.isdecimal() and int(number) > 0 for number in numbers):
+        raise UsageError(f"--tree {shown(given)}: give three whole numbers TOPK,DEPTH,NODES, such as 8,5,32")
+    return tuple(map(int, numbers))
 
 
 # --- prompts ---------------------------------------------------------------------------------------

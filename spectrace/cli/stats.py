@@ -134,7 +134,7 @@ def _counts(trace: Trace, counts: Counts) -> Iterator[str]:
         (
             "steps",
             number(counts.steps),
-            f"proposals {number(counts.proposals)}, not fully accepted {number(counts.rejected)}",
+            f"proposals {number(counts.proposals)}, with a rejection {number(counts.rejected)}",
         ),
         ("drafted tokens", number(counts.drafted), ""),
         ("accepted tokens", number(counts.accepted), ""),

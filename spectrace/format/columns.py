@@ -143,6 +143,8 @@ def _leaf_column(field: Field, leaf: Leaf, found: Sequence[Any]) -> Column | Non
     known = np.fromiter((slot is not None for slot in slots), bool, len(slots))
     if is_optional_key and leaf.depth == 0 and not known.any():
         return None
+    if field.required and not known.all():
+        raise FieldFault(leaf.path, _expected(field, leaf))
     values = slots if known.all() else [slot for slot in slots if slot is not None]
     array, words = _flat_array(field, leaf, values)
     return Column(leaf, array, tuple(lengths), None, None if known.all() else known, words)
@@ -516,6 +518,16 @@ def _object_rows(field: Field, parts: Sequence[Column]) -> list[Any]:
     return [tuple(make(item) for item in zip(*row)) for row in rows]
 
 
+def _unknown_keys(field: Field, extra: str) -> dict[str, Any]:
+    try:
+        found = json.loads(extra)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise FieldFault(f"{field.name}.extra", "a JSON object")
+    return found
+
+
 def _object_maker(field: Field, keys: Sequence[str]) -> Callable[[Iterable[Any]], Any]:
     order = [leaf.key for leaf in field.leaves]
 
@@ -526,10 +538,7 @@ def _object_maker(field: Field, keys: Sequence[str]) -> Callable[[Iterable[Any]]
         extra = found.pop("extra", None)
         item = {key: found[key] for key in order if key in found}
         if extra is not None:
-            unknown = json.loads(extra)
-            if not isinstance(unknown, dict):
-                raise FieldFault(f"{field.name}.extra", "a JSON object")
-            for key, value in unknown.items():
+            for key, value in _unknown_keys(field, extra).items():
                 item.setdefault(key, value)
         return Tap(item) if field.name == "taps" else item
 

@@ -35,7 +35,7 @@ class Counts:
     emitted_by_proposals: int = 0
     """Tokens committed by steps with a proposal."""
     rejected: int = 0
-    """Steps with a proposal that was not accepted to its full depth."""
+    """Steps in which the target refused a token of the proposal."""
     malformed: int = 0
     """Steps whose num_accepted is not within 0..K."""
     proposed_at: list[int] = field(default_factory=list)
@@ -124,7 +124,7 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
         accepted=int(sound.sum()),
         emitted=int(emitted.sum()),
         emitted_by_proposals=int(emitted[proposed].sum()),
-        rejected=int((sound < depths).sum()),
+        rejected=int(_refused(sound, depths, emitted, columns).sum()),
         malformed=int(((accepted < 0) | (accepted > drafts)).sum()),
         proposed_at=_reached(np.minimum(depths[proposed], MAX_POSITIONS)),
         reached_at=_reached(np.minimum(depths, sound + 1)[proposed].clip(max=MAX_POSITIONS)),
@@ -136,12 +136,23 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     )
 
 
+REJECTED_COLUMNS = (9, 10, 26, 29)
+"""Numbers of the columns that `rejected_rows` reads."""
+
+
 def rejected_rows(columns: Columns, num_rows: int) -> Array:
-    """[rows] bool: the step has a proposal that was not accepted to its full depth."""
+    """[rows] bool: the target refused a token of the step's proposal."""
     drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
-    accepted = _scalars(columns.get("num_accepted"), num_rows)
-    rejected: Array = np.clip(accepted, 0, drafts) < _max_depths(columns, drafts)
-    return rejected
+    emitted = _row_lengths(columns.get("emitted_ids"), num_rows)
+    sound = np.clip(_scalars(columns.get("num_accepted"), num_rows), 0, drafts)
+    return _refused(sound, _max_depths(columns, drafts), emitted, columns)
+
+
+def _refused(accepted: Array, depths: Array, emitted: Array, columns: Columns) -> Array:
+    # A step that the end of the text cut within its accepted tokens has no token of the target's own.
+    was_cut = emitted <= accepted if "emitted_ids" in columns else np.zeros(len(accepted), bool)
+    refused: Array = (accepted < depths) & ~was_cut
+    return refused
 
 
 def _row_lengths(column: Column | None, num_rows: int) -> Array:

@@ -161,8 +161,14 @@ class Packer:
         self._head_bytes, self._largest = len(head.body), 0
         if self._segment_bytes is not None and self._segment_bytes < 4 * self._head_bytes:
             raise RecorderError(f"{path}: max_bytes must be at least {10 * self._head_bytes:,} for this run")
-        self._out = OutFile(path, fault)
+        self.disk_fault: str | None = None
+        """What the disk refused first; everything else that is told as a fault cost single records."""
+        self._out = OutFile(path, self._on_disk_fault)
         self._out.write([head])
+
+    def _on_disk_fault(self, sentence: str) -> None:
+        self.disk_fault = self.disk_fault or sentence
+        self._fault(sentence)
 
     def _head(self) -> Pending:
         body = {

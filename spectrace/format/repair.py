@@ -98,16 +98,12 @@ class _Repair:
         self.file = file
         self.lost = self.skipped = self.written = 0
         self.compact = compact
-        self.fault: str | None = None
         run = {"schema": SCHEMA, **file.run_unamended}
-        self.packer = Packer(partial, run, self._on_fault, compress=compact)
+        self.packer = Packer(partial, run, file.complain, compress=compact)
         self._waiting: list[tuple[int, Columns]] = []
         self._waiting_bytes = 0
         self._texts: dict[str, dict[str, str]] = {}
         self._next_row = 0
-
-    def _on_fault(self, sentence: str) -> None:
-        self.fault = self.fault or sentence
 
     def run(self, on_progress: Callable[[int], None] | None) -> RepairReport:
         """Reads the source to its end."""
@@ -115,7 +111,7 @@ class _Repair:
             if on_progress is not None and at % 256 == 0:
                 on_progress(frame.end)
             if frame.kind == STEP:
-                chunk = self.file.chunk(frame)
+                chunk = self.file.chunk(frame) if self.file.is_behind(frame, self._next_row) else None
                 if chunk is not None:
                     self._add(chunk, frame.end - frame.offset)
             elif frame.kind in _COPIED:
@@ -126,8 +122,8 @@ class _Repair:
         self._flush()
         self._flush_texts()
         self._close()
-        if self.fault is not None:
-            raise RecorderError(self.fault)
+        if self.packer.disk_fault is not None:
+            raise RecorderError(self.packer.disk_fault)
         return RepairReport(
             steps=self.written,
             lost=self.lost,
@@ -152,7 +148,7 @@ class _Repair:
             self._lose(chunk.num_rows)
             return
         self._waiting.append((chunk.num_rows, columns))
-        self._waiting_bytes += size
+        self._waiting_bytes += max(size, chunk.body.num_elements)
         rows = sum(rows for rows, _ in self._waiting)
         if not self.compact or rows >= ROWS_PER_FRAME or self._waiting_bytes >= BYTES_PER_FRAME:
             self._flush()

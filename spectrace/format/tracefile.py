@@ -17,8 +17,14 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from spectrace.errors import CorruptRecord, NotATrace, TraceError, TruncatedTrace, UnsupportedVersion
-from spectrace.format.columns import Array, Columns, assemble
-from spectrace.format.counts import Counts, count_steps, counts_from_mapping, rejected_rows
+from spectrace.format.columns import Array, Column, Columns, assemble
+from spectrace.format.counts import (
+    REJECTED_COLUMNS,
+    Counts,
+    count_steps,
+    counts_from_mapping,
+    rejected_rows,
+)
 from spectrace.format.fields import FIELD_BY_NAME, LEAF_BY_NUMBER
 from spectrace.format.frames import (
     AMEND,
@@ -102,6 +108,8 @@ class Chunk:
                 if column is not None:
                     columns[leaf.path] = column
             values = assemble(columns, self.num_rows, field)
+            if field.required and not _is_whole(columns.get(name)):
+                raise BadBody(f"field {name} must be given for every step, and every value known")
         except (BadBody, ValueError, RecursionError) as error:
             self._part.complain(f"STEP frame at byte {self.offset:,}: {error}; that field is not shown")
             values = None
@@ -127,6 +135,10 @@ class Chunk:
     def step(self, row: int) -> Step:
         """One step."""
         return Step(self, row)
+
+
+def _is_whole(column: Column | None) -> bool:
+    return column is not None and column.present is None and column.known is None
 
 
 _MISSING: dict[str, list[Any]] = {
@@ -210,12 +222,12 @@ class TraceFile:
         self._tail_counts: Counts | None = None
         self._tail_others: dict[str, list[int]] = {}
         self._tail_body: dict[str, Any] | None = None
-        self._effort = ResyncEffort()
+        self._effort, self._trust = ResyncEffort(), ResyncEffort()
         self._missing = range(0)
         self._by_number: dict[int, dict[str, Any]] | None = None
         self._num_declared = 0
         self._names: dict[int, str] = {}
-        self._declared: list[int] | None = None
+        self._declared: list[int] = []
         self.num_rows = 0
         if not self._open_by_tail():
             self._open_by_chain()
@@ -279,6 +291,8 @@ class TraceFile:
             or not self._can_hold(rows, tail.offset)
             or not _are_offsets(offsets, tail.offset)
             or not _are_offsets(amends, tail.offset)
+            or counts_from_mapping(body.get("totals")).steps != rows
+            or not self._is_frame(WHOLE_INDEX, *offsets[:1])
         ):
             self.complain(f"tail at byte {tail.offset:,} is damaged; the steps are found without it")
             return False
@@ -303,13 +317,24 @@ class TraceFile:
         body = None if frame is None else self._index_body(frame)
         if frame is None or body is None:
             return
-        if not self._can_hold(body.rows, frame.offset) or not _are_offsets(body.amends, frame.offset):
+        if (
+            not self._can_hold(body.rows, frame.offset)
+            or not _are_offsets(body.amends, frame.offset)
+            or body.totals.steps != body.rows
+        ):
             self.complain(f"index at byte {frame.offset:,} is damaged; steps are found without it")
             return
         self._chain_start = frame.offset
         self._indexed, self._amends = body.totals, list(body.amends)
         self._indexed_rows = self.num_rows = body.rows
         self._data_end = frame.end
+
+    def _is_frame(self, kind: bytes, offset: int | None = None) -> bool:
+        """Whether a header of that kind is at an offset."""
+        if offset is None or offset < self._head_end:
+            return False
+        header = parse_header(os.pread(self.fd, HEADER_SIZE, offset), 0)
+        return header is not None and header[0] == kind
 
     def _can_hold(self, rows: int, end: int) -> bool:
         """Whether so many steps can lie before an offset; damage and lies can claim any number."""
@@ -339,13 +364,7 @@ class TraceFile:
 
     def _note(self, frame: Frame) -> None:
         if frame.kind == STEP:
-            rows = _num_rows(frame)
-            is_next = self.num_rows <= frame.first_row and self._can_hold(frame.first_row, frame.offset)
-            if not rows or not is_next:
-                self.complain(f"STEP frame at byte {frame.offset:,} is out of order and is not shown")
-                return
-            self._tail.append((frame.offset, frame.end, frame.first_row, rows))
-            self.num_rows = frame.first_row + rows
+            self._note_steps(frame)
         elif frame.kind == TAIL:
             self._tail_body = self.body(frame)
         elif frame.kind == END:
@@ -357,6 +376,23 @@ class TraceFile:
                 self._amends.append(frame.offset)
             if frame.kind[:1].isupper() and frame.kind != HEAD:
                 self.complain(f"a {kind} frame at byte {frame.offset:,} needs a newer spectrace")
+
+    def _note_steps(self, frame: Frame) -> None:
+        rows = _num_rows(frame)
+        if not rows:
+            self.complain(f"STEP frame at byte {frame.offset:,} is damaged: it holds no steps")
+        elif self.is_behind(frame, self.num_rows):
+            if frame.first_row > self.num_rows:
+                self.complain(f"{frame.first_row - self.num_rows:,} steps are missing before byte {frame.offset:,}")
+            self._tail.append((frame.offset, frame.end, frame.first_row, rows))
+            self.num_rows = frame.first_row + rows
+
+    def is_behind(self, frame: Frame, next_row: int) -> bool:
+        """Whether a STEP frame follows the steps before ``next_row``; one out of order is not shown."""
+        if frame.first_row >= next_row and self._can_hold(frame.first_row, frame.offset):
+            return True
+        self.complain(f"STEP frame at byte {frame.offset:,} is out of order and is not shown")
+        return False
 
     def _note_end(self) -> None:
         """A trace that was being followed has been closed."""
@@ -419,11 +455,10 @@ class TraceFile:
                 yield body
 
     def _frame_at(self, offset: int, kind: bytes) -> Frame | None:
-        frame = None
-        if self._effort.left > 0:
-            frame = read_frame(self.fd, offset, self.size)
+        # An index that lies may send us to large frames again and again.
+        frame = read_frame(self.fd, offset, self.size) if self._trust.left > 0 else None
         if frame is None or frame.kind != kind:
-            self._effort.left -= MAX_BODY if frame is None else frame.end - offset
+            self._trust.left -= MAX_BODY if frame is None else frame.end - offset
             self.complain(f"the {kind.decode()} frame at byte {offset:,} is damaged")
             return None
         return frame
@@ -452,9 +487,11 @@ class TraceFile:
 
     def request_offsets(self) -> list[int]:
         """Offset of the frame that declares each request, by number."""
-        offsets = self.offsets(REQUEST)
-        if self._declared is None or len(self._declared) != len(offsets):
-            self._declared = list(offsets)
+        self._load_index()
+        kind = REQUEST.decode()
+        indexed, behind = self._others.get(kind, []), self._tail_others.get(kind, [])
+        if len(self._declared) != len(indexed) + len(behind):
+            self._declared = [*indexed, *behind]
         return self._declared
 
     def request(self, number: int) -> dict[str, Any] | None:
@@ -488,7 +525,10 @@ class TraceFile:
         if name is None:
             body = self.request(number)
             given = None if body is None else body.get("request")
-            name = self._names[number] = given if isinstance(given, str) else f"?{number}"
+            if not isinstance(given, str):
+                self.complain("some steps belong to requests whose names are lost; they are shown as ?NUMBER")
+                given = f"?{number}"
+            name = self._names[number] = given
         return name
 
     # --- index ---
@@ -631,11 +671,7 @@ class TraceFile:
                         yield chunk
 
     def _chunk_behind(self, frame: Frame, next_row: int) -> Chunk | None:
-        """A STEP frame's steps, where they follow those before; a frame out of order is not shown."""
-        if frame.first_row >= next_row and self._can_hold(frame.first_row, frame.offset):
-            return self.chunk(frame)
-        self.complain(f"STEP frame at byte {frame.offset:,} is out of order and is not shown")
-        return None
+        return self.chunk(frame) if self.is_behind(frame, next_row) else None
 
     def _scan(self, start: int, stop: int, block: int = BLOCK) -> Iterator[Frame]:
         return scan_frames(self.fd, start, stop, self._note_hole, block, self._effort)
@@ -691,8 +727,8 @@ class TraceFile:
         return self._head_end if at == 0 else int(self._groups.offset[at - 1])
 
     def rejected_in(self, chunk: Chunk) -> list[int]:
-        """Rows within the file whose proposal was not fully accepted, ascending."""
-        columns = chunk.columns(9, 10, 26)
+        """Rows within the file in which the target refused a token, ascending."""
+        columns = chunk.columns(*REJECTED_COLUMNS)
         found = rejected_rows(columns, chunk.num_rows).nonzero()[0] + chunk.first_row
         return [int(row) for row in found]
 

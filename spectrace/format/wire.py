@@ -25,6 +25,9 @@ MAX_RATIO = 1_100
 """Most bytes that one compressed byte may become; deflate cannot exceed 1,032."""
 _K, _K_PLUS_1 = -1, -2
 _INT_DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
+_INT_RANGES = [
+    (np.dtype("<" + name), int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in _INT_DTYPES
+]
 _DTYPES = {"int": set(_INT_DTYPES), "str": set(_INT_DTYPES), "float": {"f2", "f4", "f8"}}
 _RAW, _ZLIB, _SHUFFLED = 0, 1, 2
 
@@ -76,11 +79,9 @@ def _narrow(values: Array, is_float: bool) -> Array:
     if not values.size:
         return values.astype("<u1")
     low, high = int(values.min()), int(values.max())
-    signs = "u" if low >= 0 else "i"
-    for size in (1, 2, 4, 8):
-        info = np.iinfo(f"{signs}{size}")
-        if info.min <= low and high <= info.max:
-            return values.astype(f"<{signs}{size}", copy=False)
+    for dtype, least, most in _INT_RANGES:
+        if least <= low and high <= most:
+            return values.astype(dtype, copy=False)
     raise AssertionError("64-bit integers fit 64 bits")
 
 

@@ -18,8 +18,7 @@ import numpy as np
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
 from spectrace.analysis.rejection import NodeState, node_states
 from spectrace.format.columns import Array
-from spectrace.format.counts import rejected_rows
-from spectrace.format.fields import LEAF_BY_PATH
+from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
 from spectrace.format.reader import Trace
 from spectrace.format.records import Step
 from spectrace.format.text import visible
@@ -29,7 +28,6 @@ LONGEST_TEXT = 200
 """Characters of a token that are ever shown."""
 _EXACT_ROWS = 20_000
 """Up to here the minimap looks at every step; beyond, at the index."""
-_REJECTED = tuple(LEAF_BY_PATH[path].number for path in ("proposal_ids", "parents", "num_accepted"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +188,7 @@ class Loader:
             )
         proposals, rejected = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
         for row, chunk, _ in self.chunks(0):
-            columns = chunk.columns(*_REJECTED)
+            columns = chunk.columns(*REJECTED_COLUMNS)
             stop = row + chunk.num_rows
             rejected[row:stop] = rejected_rows(columns, chunk.num_rows)
             proposal = columns.get("proposal_ids")

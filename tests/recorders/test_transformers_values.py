@@ -56,7 +56,7 @@ def test_target_values_are_those_of_one_forward_over_the_text(
     name: str, zoo: Any, recorded: Callable[..., Any]
 ) -> None:
     """Picks, log-probabilities, ranks, gaps and alternatives of the target at every verified position."""
-    way = zoo.way(name)
+    way = zoo.working_way(name)
     trace, ids = _run(way, recorded)
     logits = _plain_logits(way.target, ids)
     if way.is_sampled:

@@ -175,7 +175,8 @@ def _overwritten(facts: Facts) -> Iterator[Finding]:
     prints = {} if draft is None else draft.fingerprints
     shapes = {n: list(p.shape or ()) for n, p in prints.items() if "lm_head" in n and "target" not in n}
     wrong = [shape[0] for shape in shapes.values() if size and shape and shape[0] == table.vocab_size != size]
-    if size and ((rows == table.vocab_size and rows != size) or wrong):
+    is_targets = rows is not None and rows == table.vocab_size != size
+    if size and (is_targets or wrong):
         yield Finding(
             id="draft-head/overwritten",
             strength=Strength.CERTAIN,

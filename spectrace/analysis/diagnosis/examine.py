@@ -54,7 +54,9 @@ def diagnose(
         outcomes += list(_against(trace, facts, control, outcomes))
     else:
         outcomes += [
-            NotChecked(id=id_, reason="needs a second trace of the same prompts", how="give it with --control")
+            NotChecked(
+                id=id_, reason="needs a second trace of the same prompts", how="give it with --control"
+            )
             for id_ in ("numeric-tie", "drift/regression")
         ]
     findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]

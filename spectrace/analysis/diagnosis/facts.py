@@ -96,7 +96,9 @@ SHARED_VOCABULARY = ("draft_model", "early_exit", "ngram", "suffix")
 """Methods whose draft has the target's vocabulary unless a table says otherwise, and is fed tokens only."""
 
 
-def collect(trace: Trace, kinds: Sequence[type[Tally]], on_progress: Callable[[int], None] | None = None) -> Facts:
+def collect(
+    trace: Trace, kinds: Sequence[type[Tally]], on_progress: Callable[[int], None] | None = None
+) -> Facts:
     """Reads a trace once.
 
     Args:

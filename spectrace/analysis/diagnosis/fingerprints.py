@@ -276,7 +276,11 @@ class Comparison:
                 _, rms, _ = self.reference_rows(match, match.declared)
                 with np.errstate(invalid="ignore", divide="ignore"):
                     long.append(float((np.abs(match.rms / rms - 1) < 0.01).mean()))
-        return round(float(np.mean(same)), 2), round(float(np.mean(long or [0.0])), 2), float(np.mean(self.best_cosine))
+        return (
+            round(float(np.mean(same)), 2),
+            round(float(np.mean(long or [0.0])), 2),
+            float(np.mean(self.best_cosine)),
+        )
 
     def _row_cosines(self, match: Match, boundary: int) -> Array:
         rows, _, there = self.reference_rows(match, boundary)

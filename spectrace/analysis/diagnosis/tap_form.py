@@ -70,7 +70,9 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     yield from _stale(facts)
     compared = compare(facts)
     if compared is None and facts.shares_vocabulary:
-        yield Cleared(id="tap-form", summary=f"a draft of the kind {facts.run.method} is fed no hidden states")
+        yield Cleared(
+            id="tap-form", summary=f"a draft of the kind {facts.run.method} is fed no hidden states"
+        )
     elif compared is None:
         yield facts.not_recorded(
             "tap-form",

@@ -20,7 +20,9 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     """Range, origin, arithmetic of the header, fingerprints."""
     taps, target = facts.run.taps, facts.run.target
     if facts.shares_vocabulary and not facts.references:
-        yield Cleared(id="tap-layer", summary=f"a draft of the kind {facts.run.method} is fed no hidden states")
+        yield Cleared(
+            id="tap-layer", summary=f"a draft of the kind {facts.run.method} is fed no hidden states"
+        )
         return
     if taps is None and not facts.of(TapTally).rows:
         yield facts.not_recorded(
@@ -104,7 +106,10 @@ def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
             id="tap-layer/shifted",
             reason=f"no boundary matches (best cosine {min(compared.best_cosine):.2f}): the form differs first",
         )
-    elif all(b == d or not _is_farther(c, e) for b, d, c, e in zip(best, declared, at_declared, compared.best_cosine)):
+    elif all(
+        b == d or not _is_farther(c, e)
+        for b, d, c, e in zip(best, declared, at_declared, compared.best_cosine)
+    ):
         yield Cleared(
             id="tap-layer",
             summary=f"each tap matches its boundary, cosine {min(at_declared):.3f} or more",

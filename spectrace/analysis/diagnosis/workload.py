@@ -190,7 +190,9 @@ def _degenerate(facts: Facts) -> Iterator[Outcome]:
     tally, target = facts.of(TextTally), facts.run.target
     vocab = None if target is None else target.vocab_size
     if vocab is None:
-        yield facts.not_recorded("workload/degenerate", "record the target's vocabulary size", "target.vocab_size")
+        yield facts.not_recorded(
+            "workload/degenerate", "record the target's vocabulary size", "target.vocab_size"
+        )
         return
     if not tally.windows or vocab < _MIN_VOCABULARY:
         yield NotChecked(

@@ -27,7 +27,11 @@ def imported(tmp_path: Path) -> Iterator[Callable[..., Trace]]:
 
     def make(run: Record, steps: Iterable[Record], others: Iterable[Record] = ()) -> Trace:
         path = tmp_path / f"case{len(opened)}.spectrace"
-        records = [{"record": "run", "schema": 1, **run}, *others, *({"record": "step", **_there(s)} for s in steps)]
+        records = [
+            {"record": "run", "schema": 1, **run},
+            *others,
+            *({"record": "step", **_there(s)} for s in steps),
+        ]
         import_lines([json.dumps(record) for record in records], path)
         opened.append(spectrace.open(path))
         return opened[-1]
@@ -226,7 +230,9 @@ def _rich_steps(rng: Any, request: int, states: Mapping[int, Any]) -> Iterator[d
                     "shape": [1, 8, HIDDEN],
                     "dtype": "float32",
                     "nonfinite": 0,
-                    **_print(states[k][at] if request == 0 else states[k][at] * 0.5 + rng.normal(size=HIDDEN)),
+                    **_print(
+                        states[k][at] if request == 0 else states[k][at] * 0.5 + rng.normal(size=HIDDEN)
+                    ),
                 }
                 for k in BOUNDARIES
                 for at in range(8)

@@ -145,7 +145,13 @@ def fingerprint(row: np.ndarray) -> dict[str, Any]:
 def tap(boundary: int, position: int, row: np.ndarray) -> dict[str, Any]:
     """A tap as a recorder writes it."""
     shape = [1, 1, len(row)]
-    return {"boundary": boundary, "position": position, "shape": shape, "dtype": "float32", **fingerprint(row)}
+    return {
+        "boundary": boundary,
+        "position": position,
+        "shape": shape,
+        "dtype": "float32",
+        **fingerprint(row),
+    }
 
 
 def reference(boundary: int, rows: np.ndarray) -> dict[str, Any]:
@@ -159,7 +165,10 @@ def states(boundaries: list[int], positions: int, size: int = 256) -> dict[int, 
     rng = np.random.default_rng(0)
     stream, found = rng.normal(size=(positions, size)), {}
     for k in range(max(boundaries) + 1):
-        stream = stream + 0.38 * rng.normal(size=stream.shape) * np.linalg.norm(stream, axis=1)[:, None] / size**0.5
+        stream = (
+            stream
+            + 0.38 * rng.normal(size=stream.shape) * np.linalg.norm(stream, axis=1)[:, None] / size**0.5
+        )
         if k in boundaries:
             found[k] = stream.copy()
     return found
@@ -191,14 +200,18 @@ def test_h4_taps_one_layer_early(imported: Callable[..., Trace], chain: Chain, f
     assert said(diagnosis) == ["tap-layer/shifted"]
 
 
-def test_h4_the_header_alone_can_show_the_shift(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h4_the_header_alone_can_show_the_shift(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """Declared ids, their numbering and the boundaries captured are enough."""
     run = {"taps": {"declared": [2, 30, 57], "numbering": "output", "boundaries": [2, 30, 57]}}
     diagnosis = diagnose(imported(run, chain([1, 0, 0])))
     assert found(diagnosis, "tap-layer/shifted").evidence["shift"] == -1
 
 
-def test_h5_a_state_captured_before_the_final_norm(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h5_a_state_captured_before_the_final_norm(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """A reference of constant RMS that points the tap's way is its norm, not another layer."""
     rng = np.random.default_rng(5)
     rows = rng.normal(size=(12, 256))
@@ -210,7 +223,9 @@ def test_h5_a_state_captured_before_the_final_norm(imported: Callable[..., Trace
     run = {"method": "eagle3", "target": {"hidden_size": 256, "num_layers": 4}, "taps": {"boundaries": [4]}}
     steps = chain([1, 0, 0, 1], 3)
     steps[0]["taps"] = [tap(4, at, row) for at, row in enumerate(rows)]
-    diagnosis = diagnose(imported(run, steps, [reference(4, normed), reference(3, rng.normal(size=(12, 256)))]))
+    diagnosis = diagnose(
+        imported(run, steps, [reference(4, normed), reference(3, rng.normal(size=(12, 256)))])
+    )
     first = diagnosis.findings[0]
     assert (first.id, first.strength) == ("tap-form/norm", "certain")
     assert "before the final norm" in first.summary
@@ -241,7 +256,9 @@ def test_h6_the_fed_back_state_was_normed(imported: Callable[..., Trace], chain:
 # --- state -------------------------------------------------------------------------------------
 
 
-def test_h7_the_draft_cache_is_trimmed_too_far(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h7_the_draft_cache_is_trimmed_too_far(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """A lag that grows with each rejection is certain; the target's cache and so the text are right."""
     drafted, cache, lags = 4, 10, []
     steps = chain([2, 4, 0, 3, 1, 4, 2, 0, 0], drafted)
@@ -260,7 +277,9 @@ def test_h7_the_draft_cache_is_trimmed_too_far(imported: Callable[..., Trace], c
     assert said(diagnosis) == ["kv-state/over-trimmed"]
 
 
-def test_h8_the_drafter_is_gated_for_the_whole_batch(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h8_the_drafter_is_gated_for_the_whole_batch(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """Placeholder drafts set in where the longest request passes the limit, for the short one too."""
     run = {"method": "eagle3", "draft": {"max_length": 4096}, "verification": {"rule": "greedy"}}
     pattern = [1, 1, 0, 1, 1, 1, 0, 1, 1, 0]
@@ -323,7 +342,9 @@ def test_h9_two_texts_part_in_a_tie(imported: Callable[..., Trace], found: Found
     assert said(diagnosis) == ["numeric-tie/benign"]
 
 
-def test_h10_the_sampler_ignores_the_drafts_distribution(imported: Callable[..., Trace], found: Found) -> None:
+def test_h10_the_sampler_ignores_the_drafts_distribution(
+    imported: Callable[..., Trace], found: Found
+) -> None:
     """Acceptance that fits sum p q and not sum min(p, q) names the sampler, not the draft."""
     p, q = [0.5, 0.3, 0.15, 0.05], [0.4, 0.35, 0.15, 0.10]
     expected = sum(a * b for a, b in zip(p, q))
@@ -368,7 +389,9 @@ def test_h10_the_sampler_ignores_the_drafts_distribution(imported: Callable[...,
 # --- interpretation ----------------------------------------------------------------------------
 
 
-def test_h11_the_ranking_flips_with_the_formula(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h11_the_ranking_flips_with_the_formula(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """One engine leads pooled, the other averaged over requests: no regression, another formula."""
     x = chain([3] * 100, 4, request="a") + chain([1] * 900, 4, request="b")
     y = chain([1, 2, 2, 1, 2] * 100, 4, request="a") + chain([2, 1, 2, 1, 2] * 100, 4, request="b")
@@ -405,7 +428,9 @@ def test_h12_tokens_after_the_end_are_counted(imported: Callable[..., Trace], fo
     assert "verification" not in rules(said(diagnosis))
 
 
-def test_h13_acceptance_depends_on_the_segment(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h13_acceptance_depends_on_the_segment(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """Thinking and answer differ by far while nothing structural does."""
     # Over five requests: 120 steps with 1,019 accepted tokens, 380 with 722.
     thinks = [[9] * 12 + [8] * 12, *([[9] * 12 + [8] * 12] * 3), [9] * 11 + [8] * 13]
@@ -428,7 +453,9 @@ def test_h13_acceptance_depends_on_the_segment(imported: Callable[..., Trace], c
     assert rules(said(diagnosis)) == {"workload"}
 
 
-def test_h14_well_accepted_and_slower_by_arithmetic(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
+def test_h14_well_accepted_and_slower_by_arithmetic(
+    imported: Callable[..., Trace], chain: Chain, found: Found
+) -> None:
     """A step that costs 2.91 tokens and gives 2.90 is slower; fewer draft tokens would pay."""
     survivors = [300, 200, 150, 130, 90, 130]  # of 1,000: accepted exactly 0, 1, ... 5
     milliseconds = 1_000_000
@@ -473,7 +500,10 @@ def test_h15_the_map_is_cleared_and_the_form_of_the_states_is_named(
     assert table[:10] == [0] * 10
     truth = states([2, 16, 29], 8)
     rng = np.random.default_rng(9)
-    mix = {k: rows + 1.9 * rng.normal(size=rows.shape) * np.sqrt((rows * rows).mean()) for k, rows in truth.items()}
+    mix = {
+        k: rows + 1.9 * rng.normal(size=rows.shape) * np.sqrt((rows * rows).mean())
+        for k, rows in truth.items()
+    }
     accepted = [0] * 140 + [3] * 60
     steps = chain(accepted, 16)
     for number, step in enumerate(steps):

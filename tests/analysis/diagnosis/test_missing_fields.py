@@ -69,7 +69,11 @@ def paths(section: Mapping[str, Any], prefix: tuple[str, ...] = ()) -> Iterator[
 
 def found(run: Mapping[str, Any], steps: list[dict[str, Any]], others: list[dict[str, Any]]) -> set[str]:
     """Ids of all findings of a trace."""
-    records = [{"record": "run", "schema": 1, **run}, *others, *({"record": "step", **step} for step in steps)]
+    records = [
+        {"record": "run", "schema": 1, **run},
+        *others,
+        *({"record": "step", **step} for step in steps),
+    ]
     with TemporaryDirectory() as folder:
         path = Path(folder) / "t.spectrace"
         import_lines([json.dumps(record) for record in records], path)

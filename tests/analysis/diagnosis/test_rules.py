@@ -38,7 +38,20 @@ def test_every_rule_answers(rich: Any, diagnosed: Diagnose) -> None:
     """No rule is silent: found, cleared or not checked, also on a trace with required fields only."""
     for run, steps, others in (
         (rich.run, rich.steps, rich.others),
-        ({}, [{"request": "r", "step": 0, "position": 1, "proposal_ids": [1], "num_accepted": 0, "emitted_ids": [2]}], []),
+        (
+            {},
+            [
+                {
+                    "request": "r",
+                    "step": 0,
+                    "position": 1,
+                    "proposal_ids": [1],
+                    "num_accepted": 0,
+                    "emitted_ids": [2],
+                }
+            ],
+            [],
+        ),
     ):
         diagnosis = diagnosed(run, steps, others)
         answers = [*diagnosis.findings, *diagnosis.cleared, *diagnosis.not_checked]
@@ -170,7 +183,9 @@ def dead_second(rich: Any) -> None:
     for step in rich.steps:
         count = min(step["num_accepted"], 1)
         picks = step["target_ids"]
-        picks[1:] = [(x + 1) % 640 if x == y else x for x, y in zip(picks[1:], [*step["proposal_ids"][1:], -1])]
+        picks[1:] = [
+            (x + 1) % 640 if x == y else x for x, y in zip(picks[1:], [*step["proposal_ids"][1:], -1])
+        ]
         step |= {
             "num_accepted": count,
             "num_accepted_reported": count,
@@ -505,8 +520,19 @@ def test_a_tree_worse_than_its_chain_is_found(diagnosed: Diagnose) -> None:
 
 def test_an_empty_trace_and_one_of_a_single_step_are_answered(diagnosed: Diagnose) -> None:
     """Nothing to divide by is no reason to fail."""
-    step = {"request": "r", "step": 0, "position": 1, "proposal_ids": [], "num_accepted": 0, "emitted_ids": []}
-    for steps in ([], [step], [{**step, "proposal_ids": [1, 2], "num_accepted": 2, "emitted_ids": [1, 2, 3]}]):
+    step = {
+        "request": "r",
+        "step": 0,
+        "position": 1,
+        "proposal_ids": [],
+        "num_accepted": 0,
+        "emitted_ids": [],
+    }
+    for steps in (
+        [],
+        [step],
+        [{**step, "proposal_ids": [1, 2], "num_accepted": 2, "emitted_ids": [1, 2, 3]}],
+    ):
         diagnosis = diagnosed({}, steps)
         assert [finding.id for finding in diagnosis.findings] == ["workload/too-small"]
 
