@@ -1,8 +1,9 @@
 """What does a step cost the engine's thread?
 
-`TraceWriter.steps` (arrays of B requests) and `TraceWriter.step` (one mapping) against `msgpack.packb` of the
+`TraceWriter.steps` (arrays of B requests, or a function that returns them later, for arrays that nobody writes
+into) and `TraceWriter.step` (one mapping) against `msgpack.packb` of the
 same steps as mappings, which is what a recorder would do that writes one map per step, and against making
-those mappings first. The lean record has 13 fields, the full one what a recorder captures by default:
+those mappings first. Processor time of the thread. The lean record has 13 fields, the full one what a recorder captures by default:
 5 alternatives at every position, entropies, gaps, 3 taps of 32 projections.
 """
 
@@ -20,18 +21,19 @@ from synthetic import Arrays, SyntheticEngine, records
 from spectrace import TraceWriter
 
 BATCHES = (1, 8, 32, 64, 128)
-WARM_UP = 2
-CALLS = 12
-"""Rounds over 8 engine steps before a measurement and in it: so few that the queue stays short, as it does
-between two flushes."""
-PAUSE = 0.2
+STEPS = 8
+"""Different engine steps, given again and again."""
+ROUNDS = 41
+CALLS = 64
+"""Calls of `steps` in one measurement, and fewer with many rows: the queue is short between two flushes."""
+PAUSE = 0.05
 """Flush interval here, so that the writing thread seldom runs during a measurement."""
 
 
 def main() -> None:
     """Prints the table."""
     arguments = options(__doc__).parse_args()
-    rounds = 5 if arguments.quick else 15
+    rounds = 5 if arguments.quick else ROUNDS
     results = Results("Recording thread")
     for full in (False, True):
         for batch in BATCHES:
@@ -41,18 +43,14 @@ def main() -> None:
 
 def _measure(results: Results, folder: Path, batch: int, full: bool, rounds: int) -> None:
     engine = SyntheticEngine(batch, full=full)
-    arrays = [engine.engine_step() for _ in range(8)]
+    arrays = [engine.engine_step() for _ in range(STEPS)]
     with TraceWriter(folder / "run.spectrace", {}, flush_interval=PAUSE) as writer:
 
         def timed(case: Case) -> float:
             writer.flush()
             return _per_row(case, len(arrays) * batch)
 
-        found = interleaved(
-            _cases(writer, batch, arrays),
-            rounds,
-            timed,
-        )
+        found = interleaved(_cases(writer, batch, arrays), rounds, timed)
         everything = _all_threads(writer, batch, arrays)
     _report(results, batch, full, found, everything)
 
@@ -64,6 +62,10 @@ def _cases(writer: TraceWriter, batch: int, arrays: list[Arrays]) -> dict[str, C
     def steps() -> None:
         for one in arrays:
             writer.steps(batch, one)
+
+    def function() -> None:
+        for one in arrays:
+            writer.steps(batch, lambda one=one: (batch, one))  # type: ignore[misc]
 
     def step() -> None:
         for row in flat:
@@ -78,17 +80,23 @@ def _cases(writer: TraceWriter, batch: int, arrays: list[Arrays]) -> dict[str, C
             for row in records(one):
                 msgpack.packb(row)
 
-    return {"steps": steps, "step": step, "packb": packb, "building and packb": building}
+    return {
+        "steps": steps,
+        "function": function,
+        "step": step,
+        "packb": packb,
+        "building and packb": building,
+    }
 
 
 def _per_row(case: Callable[[], object], num_rows: int) -> float:
     """Processor seconds per row on this thread: what others do on this machine is not its cost."""
-    for _ in range(WARM_UP):
-        case()
+    case()
+    times = max(2, min(CALLS // STEPS, 1000 // num_rows))
     start = time.thread_time()
-    for _ in range(CALLS):
+    for _ in range(times):
         case()
-    return (time.thread_time() - start) / (CALLS * num_rows)
+    return (time.thread_time() - start) / (times * num_rows)
 
 
 def _all_threads(writer: TraceWriter, batch: int, arrays: list[Arrays]) -> list[float]:

@@ -71,7 +71,7 @@ def run(
 
 
 def eagle3(out: Path, *, tree: bool = False, **faults: Any) -> None:
-    """Records the bundled EAGLE-3 head in the reference decoder, with a reference forward of the first prompt.
+    """Records the bundled EAGLE-3 head in the reference decoder, and a plain forward of the first prompt.
 
     Args:
         out: trace to write.

@@ -21,17 +21,24 @@ texts = st.text(st.characters(), max_size=12)
 """Any text, lone surrogates included."""
 names = st.sampled_from(["r0", "r1", "", "req-\x1b[31m", "\ud800", "名前", "a\nb"])
 """Names of requests, few so that steps share them."""
-token_ids = st.one_of(
-    st.integers(0, 300), st.integers(0, 151_935), st.integers(-(2**63), 2**63 - 1)
-)
+token_ids = st.one_of(st.integers(0, 300), st.integers(0, 151_935), st.integers(-(2**63), 2**63 - 1))
 counts = st.one_of(st.integers(0, 40), st.integers(-(2**63), 2**63 - 1))
 numbers = st.floats(allow_nan=True, allow_infinity=True)
 logprobs = st.one_of(st.floats(-20.0, 0.0, width=32), numbers, st.integers(-5, 5))
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | numbers | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=6,
-)
+
+
+def _json(integers: st.SearchStrategy[int]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        st.none() | st.booleans() | integers | numbers | texts,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+        max_leaves=6,
+    )
+
+
+json_values = _json(st.integers())
+"""Any JSON, NaN and infinities included."""
+stored_values = _json(st.integers(-(2**63), 2**64 - 1))
+"""The same with the integers that msgpack holds."""
 
 
 def _keys_but(known: frozenset[str]) -> st.SearchStrategy[str]:
@@ -42,7 +49,7 @@ def _unknown(known: frozenset[str]) -> st.SearchStrategy[Fields]:
     return st.dictionaries(_keys_but(known), json_values, max_size=2)
 
 
-def _some(values: st.SearchStrategy[Any], size: int, *, holes: bool = False) -> Any:
+def _some(values: st.SearchStrategy[Any], size: int, *, holes: bool = False) -> st.SearchStrategy[Any]:
     """Lists of one length, or of any; with null elements where asked for."""
     element = st.none() | values if holes else values
     exact = st.lists(element, min_size=size, max_size=size)
@@ -50,7 +57,7 @@ def _some(values: st.SearchStrategy[Any], size: int, *, holes: bool = False) -> 
 
 
 def _tops(size: int) -> st.SearchStrategy[Any]:
-    pair = st.tuples(token_ids, logprobs).map(list)
+    pair: st.SearchStrategy[Any] = st.tuples(token_ids, logprobs).map(list)
     return _some(st.lists(pair, max_size=3), size)
 
 
@@ -133,7 +140,7 @@ runs = st.fixed_dictionaries(
     optional={
         "created": texts,
         "engine": st.fixed_dictionaries(
-            {}, optional={"name": texts, "flags": st.dictionaries(texts, json_values, max_size=2)}
+            {}, optional={"name": texts, "flags": st.dictionaries(texts, stored_values, max_size=2)}
         ),
         "method": st.sampled_from(["draft_model", "eagle3"]),
         "target": st.fixed_dictionaries({}, optional={"id": texts, "vocab_size": st.integers(0, 2**40)}),
@@ -142,7 +149,7 @@ runs = st.fixed_dictionaries(
         "future": st.none() | st.booleans() | texts,
     },
 )
-"""Headers; null, unknown keys and any text included. msgpack holds integers of 64 bits."""
+"""Headers; null, unknown keys and any text included."""
 
 requests = st.fixed_dictionaries(
     {"request": names},

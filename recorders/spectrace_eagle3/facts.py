@@ -14,7 +14,7 @@ from spectrace_eagle3.decoder import Eagle3Decoder
 from spectrace_eagle3.draft import Draft
 from spectrace_eagle3.sampling import Sampler
 from spectrace_eagle3.tree import Chain, DynamicTree, Plan
-from spectrace_transformers.facts import model_facts
+from spectrace_transformers.facts import model_facts, rope_facts
 from spectrace_transformers.token_text import Vocabulary
 
 Facts = dict[str, Any]
@@ -88,7 +88,7 @@ def _draft_facts(draft: Draft, model: Any) -> Facts:
         "num_layers": head.config.num_layers,
         "dtype": _dtype(head.fc.weight),
         "max_length": layer.max_position_embeddings,
-        "rope": dict(layer.rope_parameters or {}),
+        "rope": rope_facts(layer) or {},
         "rope_declared": head.config.rope_declared,
         "parameters": {"missing": list(draft.missing), "unexpected": list(draft.unexpected)},
         "fingerprints": {name: fingerprint(weight) for name, weight in _weights(draft, model).items()},

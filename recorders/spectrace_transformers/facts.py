@@ -125,11 +125,11 @@ def _draft_facts(generator: Any, method: str) -> Facts | None:
     weight = getattr(getattr(head, "pruned_lm_head", head), "weight", None)
     return facts | {
         "head_rows": None if weight is None else int(weight.shape[0]),
-        "rope": _rope_facts(text),
+        "rope": rope_facts(text),
     }
 
 
-def _rope_facts(config: Any) -> Facts | None:
+def rope_facts(config: Any) -> Facts | None:
     """Rotary settings: one mapping since 5.0, two fields before."""
     parameters = getattr(config, "rope_parameters", None)
     if isinstance(parameters, Mapping):

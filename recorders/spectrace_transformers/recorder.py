@@ -24,6 +24,7 @@ from spectrace.errors import RecorderError, UnsupportedEngine, UsageError
 from spectrace.format.headers import deep_merge
 from spectrace.format.writer import TraceWriter
 from spectrace_transformers import facts
+from spectrace_transformers.reduction import Workspace
 from spectrace_transformers.rows import Backlog, Capture, Rules
 from spectrace_transformers.session import Session, cache_length
 from spectrace_transformers.taps import (
@@ -159,6 +160,7 @@ class TransformersRecorder:
         self._stop()
         try:
             if self._writer is not None:
+                self._writer.steps(1, self._take)  # a step may have been put behind its own call
                 self._writer.close()
             if self._strict and self.failed is not None:
                 raise RecorderError(self.failed)
@@ -243,19 +245,28 @@ class TransformersRecorder:
         session: Session | None = None if reference is None else reference()
         return session
 
+    def workspace(self) -> Workspace:
+        """Memory for this thread's reductions."""
+        found: Workspace | None = getattr(self._thread, "workspace", None)
+        if found is None:
+            found = self._thread.workspace = Workspace()
+        return found
+
     def captured(self, capture: Capture) -> None:
         """Hands a step to the writer's thread."""
         if self._boundaries and not capture.taps:
             self._unreliable(["taps"], "the target's layers ran unseen: compiled, or of another form")
-        self._backlog.put(capture)
         assert self._writer is not None
-        self._writer.steps(1, self._take)
+        # Only what the writer will fetch is kept; what it refuses it counts as lost.
+        if self._writer.steps(1, self._take):
+            self._backlog.put(capture)
 
     def _take(self) -> tuple[int, dict[str, Any]] | None:
         try:
             return self._backlog.take()
-        except Exception:
+        except Exception as error:
             self._is_recording = False
+            self.failed = f"{self.path}: recording ended, {type(error).__name__}: {error}"
             raise  # the writer logs it, and counts the step as lost
 
     def _fail(self, error: Exception) -> None:

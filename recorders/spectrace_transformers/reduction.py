@@ -54,9 +54,30 @@ def top_choices(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
     return values, ids
 
 
-def num_nonfinite(rows: Tensor) -> Tensor:
+class Workspace:
+    """Two buffers for rows of logits, kept from step to step.
+
+    A fresh block of a few megabytes is mapped and faulted in anew every time, which with 49,152 tokens on a
+    CPU costs three times as much as the reductions themselves.
+    """
+
+    def __init__(self) -> None:
+        self._buffers: dict[str, Tensor] = {}
+
+    def rows(self, name: str, shape: Sequence[int], device: torch.device) -> Tensor:
+        """Memory for rows of this shape, in single precision; what it held is lost."""
+        size = math.prod(shape)
+        buffer = self._buffers.get(name)
+        if buffer is None or buffer.numel() < size or buffer.device != device:
+            with torch.inference_mode(False):  # or it could not be written outside that mode later
+                buffer = torch.empty(size, dtype=torch.float32, device=device)
+            self._buffers[name] = buffer
+        return buffer[:size].view(*shape)
+
+
+def num_nonfinite(rows: Tensor, scratch: Tensor) -> Tensor:
     """[R] how many values of each row are NaN or infinite: x - x is 0 for every other x."""
-    return (rows - rows).nan_to_num_(nan=1.0).sum(-1)
+    return torch.sub(rows, rows, out=scratch).nan_to_num_(nan=1.0).sum(-1)
 
 
 class Pack:
@@ -134,6 +155,7 @@ class _Arrival:
 
 def reduce_logits(
     pack: Pack,
+    workspace: Workspace,
     proposal: Tensor,
     target_logits: Tensor,
     draft_logits: Tensor | None,
@@ -148,18 +170,21 @@ def reduce_logits(
 
     Args:
         pack: gathers the results.
+        workspace: memory for the rows.
         proposal: [K] target ids.
-        target_logits: [K+1, V], single precision.
-        draft_logits: [K, V'] scores by target id, single precision, where the draft has any.
+        target_logits: [K+1, V].
+        draft_logits: [K, V'] scores by target id, where the draft has any.
         top: alternatives kept per position, at least 2.
         masked: minus infinity is a processor's way to rule a token out and no fault.
     """
     num_drafted = len(proposal)
-    rows = target_logits if draft_logits is None else _stacked(target_logits, draft_logits)
+    rows = _stacked(workspace, target_logits, draft_logits)  # [R, V]
     if masked:
-        rows = rows.clamp(min=LOWEST)  # 0 * -inf would spoil the entropy
+        rows.clamp_(min=LOWEST)  # 0 * -inf would spoil the entropy
+    scratch = workspace.rows("scratch", rows.shape, rows.device)
+    pack.add("nonfinite", num_nonfinite(rows, scratch))  # [R]
     values, ids = top_choices(rows, top)  # [R, m]
-    distribution = rows.softmax(-1)  # [R, V]
+    distribution = torch.softmax(rows, -1, out=scratch)
     # The last target row has no proposed token; any id will do there.
     wanted = [proposal, ids[num_drafted, :1]]
     if draft_logits is not None:
@@ -170,21 +195,27 @@ def reduce_logits(
     pack.add("first", distribution.gather(1, ids[:, :1]))  # [R, 1]
     pack.add("chosen", chosen)
     pack.add("better", (rows[:num_drafted] > chosen[:num_drafted]).sum(-1))  # [K]
-    pack.add("nonfinite", num_nonfinite(rows))  # [R]
     if draft_logits is not None:
-        q = distribution[num_drafted + 1 :]  # [K, V]
-        pack.add("mean", (q * rows[num_drafted + 1 :]).sum(-1))  # [K]
-        pack.add("overlaps", torch.minimum(distribution[:num_drafted], q).sum(-1))  # [K]
+        p, q = distribution[:num_drafted], distribution[num_drafted + 1 :]  # [K, V]
+        pack.add("overlaps", torch.minimum(p, q, out=p).sum(-1))  # [K]
+        pack.add("mean", q.mul_(rows[num_drafted + 1 :]).sum(-1))  # [K]
 
 
-def _stacked(target_logits: Tensor, draft_logits: Tensor) -> Tensor:
-    """Both as one tensor; of two widths, the narrower is filled with what no model ever says."""
-    missing = target_logits.shape[1] - draft_logits.shape[1]
-    if missing > 0:
-        draft_logits = torch.nn.functional.pad(draft_logits, (0, missing), value=LOWEST)
-    elif missing < 0:
-        target_logits = torch.nn.functional.pad(target_logits, (0, -missing), value=LOWEST)
-    return torch.cat((target_logits, draft_logits))
+def _stacked(workspace: Workspace, target_logits: Tensor, draft_logits: Tensor | None) -> Tensor:
+    """Both in one tensor of single precision, so that every reduction is one call.
+
+    Of two widths the narrower is filled up with what no model ever says.
+    """
+    parts = [target_logits] if draft_logits is None else [target_logits, draft_logits]
+    width = max(part.shape[1] for part in parts)
+    num_rows = sum(part.shape[0] for part in parts)
+    rows = workspace.rows("rows", (num_rows, width), target_logits.device)
+    at = 0
+    for part in parts:
+        rows[at : at + part.shape[0], : part.shape[1]].copy_(part)
+        rows[at : at + part.shape[0], part.shape[1] :].fill_(LOWEST)
+        at += part.shape[0]
+    return rows
 
 
 def log_normaliser(first_logit: Array, first_probability: Array) -> Array:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from transformers.cache_utils import DynamicCache
 
-from spectrace_transformers.reduction import Pack, num_nonfinite, reduce_logits
+from spectrace_transformers.reduction import Pack, Workspace, num_nonfinite, reduce_logits
 from spectrace_transformers.rows import Capture, Rules
 from spectrace_transformers.taps import TapRows, take_rows
 
@@ -35,6 +35,9 @@ class Owner(Protocol):
 
     def verifying(self, session: Session | None) -> None:
         """Makes the target's hooks of this thread report to a session, or to none."""
+
+    def workspace(self) -> Workspace:
+        """Memory for this thread's reductions."""
 
     def captured(self, capture: Capture) -> None:
         """Hands on a step."""
@@ -128,7 +131,9 @@ class Session:
         if length is not None:
             self._target_kv_length = length - self._num_drafted
         if self._processed:
-            self._raw_nonfinite = num_nonfinite(output.logits[0, -self._num_drafted - 1 :])
+            logits = output.logits[0, -self._num_drafted - 1 :]  # [K+1, V]
+            scratch = self._owner.workspace().rows("scratch", logits.shape, logits.device)
+            self._raw_nonfinite = num_nonfinite(logits.float(), scratch)
 
     @torch.no_grad()
     def _committed(self, ended: int, args: Arguments, kwargs: Named) -> None:
@@ -141,7 +146,7 @@ class Session:
         proposal = self._candidates[0, self._position :].to(device, torch.int64)  # [K]
         draft_logits = None
         if self._draft_logits is not None and self._num_drafted:
-            draft_logits = self._draft_logits[0].to(device, torch.float32)  # [K, V]
+            draft_logits = self._draft_logits[0]  # [K, V]
         pack = Pack(device)
         pack.add("proposal", proposal)
         pack.add("emitted", input_ids[0, self._position :].to(torch.int64))
@@ -152,7 +157,8 @@ class Session:
             scalars["num_accepted_reported"] = reported
         if self._raw_nonfinite is not None:
             pack.add("raw_nonfinite", self._raw_nonfinite.to(device, torch.float32))
-        reduce_logits(pack, proposal, scores[0].float(), draft_logits, self._owner.top, masked=self._masked)
+        workspace, top = self._owner.workspace(), self._owner.top
+        reduce_logits(pack, workspace, proposal, scores[0], draft_logits, top, masked=self._masked)
         taps = [part for part, _ in self._taps]
         if taps:
             rows = [rows.to(device, torch.float32) for _, rows in self._taps]

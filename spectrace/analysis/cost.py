@@ -1,7 +1,7 @@
 """What speculation costs and gains at each number of draft tokens, from recorded times alone.
 
-break-even accept length = time of a step / time per token without speculation. Times between recorded numbers of
-draft tokens are interpolated, never extrapolated. Sums in, small frozen results out.
+break-even accept length = time of a step / time per token without speculation. Times between recorded
+numbers of draft tokens are interpolated, never extrapolated. Sums in, small frozen results out.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def choices(survival: Sequence[float], times: Mapping[int, Times], token_ns: flo
 
     >>> t = {2: Times(steps=1, draft_ns=12, verify_ns=27), 5: Times(steps=1, draft_ns=30, verify_ns=34)}
     >>> [(c.num_draft_tokens, round(c.speedup, 2)) for c in choices([0.7, 0.5, 0.35, 0.22, 0.13], t, 22)]
-    [(2, 1.24), (3, 1.19), (4, 1.1), (5, 1.0)]
+    [(2, 1.24), (3, 1.19), (4, 1.09), (5, 1.0)]
     """
     known = sorted(k for k, item in times.items() if k > 0 and item.steps)
     if not known or token_ns <= 0:

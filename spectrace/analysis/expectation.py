@@ -1,7 +1,7 @@
 """What acceptance should be by each verification rule, from the recorded p and q of the steps themselves.
 
-Sums over trials, so that expectations add up. A trial is a draft token that the target judged; tokens behind a
-rejection are none. Reads no trace.
+Sums over trials, so that expectations add up. A trial is a draft token that the target judged; tokens
+behind a rejection are none. Reads no trace.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shares with the interval that says how far to trust them.
 
-Wilson's score interval, 95 %: it stays within 0..1 and holds for few trials and for shares near 0. No trace is
-read here.
+Wilson's score interval, 95 %: it stays within 0..1 and holds for few trials and for shares near 0. No trace
+is read here.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Z95 = 1.959963984540054
 def wilson(successes: float, trials: int, z: float = Z95) -> tuple[float, float]:
     """Interval of a share.
 
-    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference", Journal of the
-    American Statistical Association 22 (1927).
+    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference",
+    Journal of the American Statistical Association 22 (1927).
 
     Args:
         successes: how often it happened, within 0..trials.

@@ -66,7 +66,7 @@ def node_states(step: Step) -> tuple[NodeState, ...]:
     depths = _depths(parents)
     path = accepted_path(step)
     emitted = step.emitted_ids or ()
-    statuses = _statuses(parents, path, is_cut=len(emitted) <= len(path) and step.stop is not None)
+    statuses = _statuses(parents, path, is_cut=len(emitted) <= len(path))
     own = item(emitted, len(path))
     states = []
     for index, status in enumerate(statuses):

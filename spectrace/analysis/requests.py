@@ -17,7 +17,7 @@ from spectrace.format.fields import FIELD_BY_NAME
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
 
-_FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "emitted_ids")
+_FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "accepted_nodes", "emitted_ids")
 _NUMBERS = tuple(FIELD_BY_NAME[name].leaves[0].number for name in _FIELDS)
 
 

@@ -38,7 +38,7 @@ class Reading:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for evidence."""
-        found = {
+        found: dict[str, Any] = {
             "entries": len(self.ids),
             "distinct": self.distinct,
             "out_of_range": self.out_of_range,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import spectrace
 import spectrace_demo
 from spectrace.cli.arguments import check_out, out_option, overwrite_option
 from spectrace.cli.output import print_lines
-from spectrace.cli.record import outcome, run
+from spectrace.cli.record import EAGLE3, TRANSFORMERS, outcome, run
 from spectrace.cli.stats import print_summary
 from spectrace.cli.view import is_terminal, open_viewer
 
@@ -23,23 +24,24 @@ from spectrace.cli.view import is_terminal, open_viewer
 def command(out: Path | None, overwrite: bool, no_view: bool) -> None:
     """Record a real run of the bundled tiny models and show it.
 
-    Prints the summary and opens the viewer; the summary alone where there is no terminal.
+    Prints the summary and opens the viewer; the summary alone where there is no terminal. A second trace
+    beside it, OUT-eagle3, holds the same target with its EAGLE-3 head.
     """
     if out is None:
         out = Path(tempfile.mkdtemp(prefix="spectrace-")) / "demo.spectrace"
-    check_out(out, overwrite=overwrite)
-    run(
-        "transformers",
-        out,
-        spectrace_demo.prompts(),
-        target=spectrace_demo.target_path(),
-        draft=spectrace_demo.draft_path(),
-        max_new_tokens=96,
-        device="cpu",
-        overwrite=overwrite,
-    )
+    second = out.with_name(f"{out.stem}-eagle3{out.suffix}")
+    for path in (out, second):
+        check_out(path, overwrite=overwrite)
+    # So small models run fastest on one thread, many times so on a busy machine; torch reads this when loaded.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    prompts, target = spectrace_demo.prompts(), spectrace_demo.target_path()
+    options = {"target": target, "max_new_tokens": 96, "device": "cpu", "overwrite": overwrite}
+    run(TRANSFORMERS, out, prompts, draft=spectrace_demo.draft_path(), **options)
+    run(EAGLE3, second, prompts[:3], draft=spectrace_demo.eagle3_path(), reference=True, **options)
+    with spectrace.open(second) as trace:
+        eagle3 = outcome(trace)[:2]
     with spectrace.open(out) as trace:
         print_summary(trace)
-        print_lines(["", *outcome(trace)])
+        print_lines(["", "the same target with its EAGLE-3 head:", *eagle3, "", *outcome(trace)])
         if is_terminal() and not no_view:
             open_viewer(trace)

@@ -34,8 +34,9 @@ _WIDTH = 100
 def command(traces: tuple[Path, ...], control: Path | None, as_json: bool) -> None:
     """Name the cause of a bad acceptance, or clear the causes it is not.
 
-    Each finding is certain (the record contradicts itself), strong (statistics over enough steps) or a hint. Every
-    share is printed with its 95 % interval and its n. The exit code is 0 whether or not something is found.
+    Each finding is certain (the record contradicts itself), strong (statistics over enough steps) or a
+    hint. Every share is printed with its 95 % interval and its n. The exit code is 0 whether or not
+    something is found.
 
     Several TRACEs are the files of one run: its ranks, or the segments of a flight recorder.
     """
@@ -84,12 +85,9 @@ def _head(found: Diagnosis, name: str) -> Iterator[str]:
     proposals, prompts = number(measured["proposals"]), number(measured["prompts"])
     yield from _wrapped("", f"{name}: {proposals} proposals from {prompts} prompts")
     if measured["proposals"]:
-        alpha1 = measured["alpha1"]
-        yield from _wrapped(
-            "",
-            f"accept length {number(measured['accept_length'], 2)}, acceptance rate "
-            f"{number(measured['acceptance_rate'].value)}, first token accepted {alpha1}",
-        )
+        length, rate = number(measured["accept_length"], 2), number(measured["acceptance_rate"].value)
+        yield from _wrapped("", f"accept length {length}, acceptance rate {rate} of the drafted tokens")
+        yield from _wrapped("", f"alpha1, first token accepted: {measured['alpha1']}")
 
 
 def _finding(finding: Finding, *, is_first: bool) -> Iterator[str]:
@@ -133,12 +131,16 @@ def _cleared(cleared: Sequence[Cleared]) -> Iterator[str]:
 
 
 def _not_checked(items: Sequence[NotChecked]) -> Iterator[str]:
-    """One entry per reason, with every cause that it keeps from being checked."""
-    by_reason: dict[str, list[str]] = {}
+    """Each rule once, with its reasons; rules that lack the same share an entry."""
+    by_rule: dict[str, list[str]] = {}
     for item in items:
-        by_reason.setdefault(item.reason, []).append(item.id)
-    for reason, names in by_reason.items():
-        yield f"{visible(', '.join(names))} ({visible(reason)})"
+        reasons = by_rule.setdefault(_rule(item.id), [])
+        reasons += [item.reason] if item.reason not in reasons else []
+    by_reasons: dict[str, list[str]] = {}
+    for rule, reasons in by_rule.items():
+        by_reasons.setdefault(", ".join(reasons), []).append(rule)
+    for text, rules in by_reasons.items():
+        yield f"{visible(', '.join(rules))} ({visible(text)})"
 
 
 def _wrapped(start: str, text: str, *, indent: str = "  ") -> Iterable[str]:

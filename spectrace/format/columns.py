@@ -25,6 +25,7 @@ from spectrace.format.fields import (
     Field,
     Leaf,
 )
+from spectrace.format.frames import MAX_DEPTH, is_shallow
 from spectrace.format.records import Tap
 
 Array = npt.NDArray[Any]
@@ -109,9 +110,12 @@ def _with_extra(row: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _json_text(field: str, value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError):
         raise FieldFault(field, "a value that JSON can hold") from None
+    if not is_shallow(value):
+        raise FieldFault(field, f"nested at most {MAX_DEPTH} deep")
+    return text
 
 
 def _with_row(field: Field, fault: FieldFault, given: Sequence[Any]) -> FieldFault:
@@ -523,7 +527,7 @@ def _unknown_keys(field: Field, extra: str) -> dict[str, Any]:
         found = json.loads(extra)
     except (ValueError, RecursionError):
         found = None
-    if not isinstance(found, dict):
+    if not isinstance(found, dict) or not is_shallow(found):
         raise FieldFault(f"{field.name}.extra", "a JSON object")
     return found
 

@@ -112,9 +112,11 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     """Tallies of the steps of one frame."""
     drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
     emitted = _row_lengths(columns.get("emitted_ids"), num_rows)
-    depths = _max_depths(columns, drafts)
+    tree = _Nodes(columns, drafts)
+    depths = tree.deepest()
     accepted = _scalars(columns.get("num_accepted"), num_rows)
     sound = np.clip(accepted, 0, drafts)
+    goes_on = tree.goes_on(sound, depths)
     counted = np.minimum(sound, MAX_POSITIONS)
     proposed = drafts > 0
     return Counts(
@@ -124,10 +126,10 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
         accepted=int(sound.sum()),
         emitted=int(emitted.sum()),
         emitted_by_proposals=int(emitted[proposed].sum()),
-        rejected=int(_refused(sound, depths, emitted, columns).sum()),
+        rejected=int((goes_on & ~_was_cut(sound, emitted, columns)).sum()),
         malformed=int(((accepted < 0) | (accepted > drafts)).sum()),
         proposed_at=_reached(np.minimum(depths[proposed], MAX_POSITIONS)),
-        reached_at=_reached(np.minimum(depths, sound + 1)[proposed].clip(max=MAX_POSITIONS)),
+        reached_at=_reached((sound + goes_on)[proposed].clip(max=MAX_POSITIONS)),
         accepted_at=_reached(counted[proposed]),
         accepted_histogram=np.bincount(counted[proposed]).tolist(),
         final_kinds=_tally(columns.get("final_kind")),
@@ -136,7 +138,7 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     )
 
 
-REJECTED_COLUMNS = (9, 10, 26, 29)
+REJECTED_COLUMNS = (9, 10, 26, 28, 29)
 """Numbers of the columns that `rejected_rows` reads."""
 
 
@@ -145,14 +147,17 @@ def rejected_rows(columns: Columns, num_rows: int) -> Array:
     drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
     emitted = _row_lengths(columns.get("emitted_ids"), num_rows)
     sound = np.clip(_scalars(columns.get("num_accepted"), num_rows), 0, drafts)
-    return _refused(sound, _max_depths(columns, drafts), emitted, columns)
-
-
-def _refused(accepted: Array, depths: Array, emitted: Array, columns: Columns) -> Array:
-    # A step that the end of the text cut within its accepted tokens has no token of the target's own.
-    was_cut = emitted <= accepted if "emitted_ids" in columns else np.zeros(len(accepted), bool)
-    refused: Array = (accepted < depths) & ~was_cut
+    tree = _Nodes(columns, drafts)
+    refused: Array = tree.goes_on(sound, tree.deepest()) & ~_was_cut(sound, emitted, columns)
     return refused
+
+
+def _was_cut(accepted: Array, emitted: Array, columns: Columns) -> Array:
+    """[rows] the end of the text cut the step within its accepted tokens: no token is the target's own."""
+    if "emitted_ids" not in columns:
+        return np.zeros(len(accepted), bool)
+    was_cut: Array = emitted <= accepted
+    return was_cut
 
 
 def _row_lengths(column: Column | None, num_rows: int) -> Array:
@@ -176,30 +181,60 @@ def _scalars(column: Column | None, num_rows: int) -> Array:
     return whole
 
 
-def _max_depths(columns: Columns, drafts: Array) -> Array:
-    """[rows] length of the longest path of each proposal: K for a chain."""
-    parents = columns.get("parents")
-    if parents is None or parents.known is not None:
-        return drafts
-    lengths = _row_lengths(parents, len(drafts))
-    if not np.array_equal(lengths[lengths > 0], drafts[lengths > 0]):
-        return drafts
-    starts = np.repeat(np.cumsum(parents.lengths[0]) - parents.lengths[0], parents.lengths[0])
-    up = parents.values.astype(np.int64)
-    index = np.arange(len(up)) - starts
-    depth = np.ones(len(up), np.int64)
-    is_child = (up >= 0) & (up < index)
-    at = np.where(is_child, up + starts, -1)
-    # Each round doubles how far up a node has looked: a chain of a million takes twenty.
-    while is_child.any():
-        depth += np.where(is_child, depth[at], 0)
-        at = np.where(is_child, at[at], -1)
-        is_child = at >= 0
-    deepest = drafts.copy()
-    rows = np.repeat(np.flatnonzero(lengths > 0), lengths[lengths > 0])
-    deepest[lengths > 0] = 0
-    np.maximum.at(deepest, rows, depth)
-    return deepest
+class _Nodes:
+    """The nodes of the proposals of one frame; a row without sound parents is a chain."""
+
+    def __init__(self, columns: Columns, drafts: Array) -> None:
+        self._drafts = drafts
+        parents = columns.get("parents")
+        lengths = np.zeros(len(drafts), np.int64)
+        if parents is not None and parents.known is None:
+            lengths = _row_lengths(parents, len(drafts))
+        self._is_tree = (lengths > 0) & (lengths == drafts)
+        self._row = np.repeat(np.arange(len(drafts)), lengths)
+        self._start = np.repeat(np.cumsum(lengths) - lengths, lengths)
+        self._up = np.zeros(0, np.int64) if parents is None else parents.values.astype(np.int64)
+        if len(self._up) != len(self._row):
+            self._up = np.full(len(self._row), -1)
+        self._last = _last_values(columns.get("accepted_nodes"), len(drafts))
+
+    def deepest(self) -> Array:
+        """[rows] length of the longest path of each proposal: K for a chain."""
+        index = np.arange(len(self._up)) - self._start
+        depth = np.ones(len(self._up), np.int64)
+        is_child = (self._up >= 0) & (self._up < index)
+        at = np.where(is_child, self._up + self._start, -1)
+        # Each round doubles how far up a node has looked: a chain of a million takes twenty.
+        while is_child.any():
+            depth += np.where(is_child, depth[at], 0)
+            at = np.where(is_child, at[at], -1)
+            is_child = at >= 0
+        deepest = np.zeros(len(self._drafts), np.int64)
+        np.maximum.at(deepest, self._row, depth)
+        return np.where(self._is_tree, deepest, self._drafts)
+
+    def goes_on(self, accepted: Array, deepest: Array) -> Array:
+        """[rows] bool: the proposal has a token behind the accepted ones."""
+        goes_on: Array = accepted < deepest
+        if not self._is_tree.any() or self._last is None:
+            return goes_on
+        last, is_known = self._last
+        last, is_known = np.where(accepted > 0, last, -1), is_known | (accepted == 0)
+        follows = np.zeros(len(accepted), bool)
+        follows[self._row[self._up == last[self._row]]] = True
+        return np.where(self._is_tree & is_known, follows, goes_on)
+
+
+def _last_values(column: Column | None, num_rows: int) -> tuple[Array, Array] | None:
+    """[rows] last value of a list, and whether the row has one."""
+    if column is None or column.known is not None:
+        return None
+    lengths = _row_lengths(column, num_rows)
+    ends = np.cumsum(lengths)
+    has_one = lengths > 0
+    last = np.full(num_rows, -1, np.int64)
+    last[has_one] = column.values.astype(np.int64)[ends[has_one] - 1]
+    return last, has_one
 
 
 def _reached(depths: Array) -> list[int]:

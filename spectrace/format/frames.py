@@ -45,8 +45,9 @@ body, so this also bounds what opening a stranger's file can cost."""
 
 UNCOUNTED = 256 << 10
 """Bodies up to this size are unpacked without counting what is in them."""
-MAX_CONTAINERS = 1 << 18
-"""Most lists, maps and entries of maps in one body; each takes up to 116 bytes of memory for one of the body."""
+MAX_CONTAINERS = 1 << 19
+"""Most lists, maps, entries of maps and pairs of list items in one body; each takes up to 116 bytes of memory
+for a single byte of the body."""
 MAX_DEPTH = 100
 """Deepest nesting of a record."""
 
@@ -150,7 +151,7 @@ class BadBody(ValueError):
 
 
 class _Allowance:
-    """Counts what takes much memory for few bytes: lists, maps and the entries of maps."""
+    """Counts what takes much memory for few bytes, see `MAX_CONTAINERS`."""
 
     __slots__ = ("left",)
 
@@ -158,7 +159,7 @@ class _Allowance:
         self.left = MAX_CONTAINERS
 
     def take_list(self, made: list[Any]) -> list[Any]:
-        self._spend(1)
+        self._spend(1 + len(made) // 2)
         return made
 
     def take_map(self, made: dict[Any, Any]) -> dict[Any, Any]:
@@ -168,7 +169,7 @@ class _Allowance:
     def _spend(self, number: int) -> None:
         self.left -= number
         if self.left < 0:
-            raise BadBody(f"more than {MAX_CONTAINERS:,} lists, maps and entries of maps")
+            raise BadBody(f"more than {MAX_CONTAINERS:,} lists, maps, entries and pairs of items")
 
 
 def _refuse_extension(code: int, data: bytes) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from spectrace.format.columns import NAMED_FLOATS
 from spectrace.format.records import SCHEMA, Run
 
 R = TypeVar("R")
@@ -111,6 +112,7 @@ def _value(annotation: Any, value: Any, report: Report, path: str) -> Any:
         return {k: v for k, v in items.items() if v is not None or args[1] is Any}
     if origin is not None and issubclass(origin, Sequence):
         return _sequence(args[0], value, report, path)
+    value = _named_float(annotation, value)
     return value if _is_scalar(annotation, value) else report(path, _NAMES[annotation])
 
 
@@ -118,6 +120,7 @@ def _sequence(inner: Any, value: Any, report: Report, path: str) -> Any:
     if not isinstance(value, (list, tuple)):
         return report(path, "a list")
     if inner in _NAMES:
+        value = [_named_float(inner, item) for item in value]
         if not all(_is_scalar(inner, item) for item in value):
             return report(path, f"a list in which every item is {_NAMES[inner]}")
         return tuple(value)
@@ -125,6 +128,11 @@ def _sequence(inner: Any, value: Any, report: Report, path: str) -> Any:
 
 
 _NAMES = {str: "text", int: "an integer", float: "a number", bool: "true or false"}
+
+
+def _named_float(annotation: Any, value: Any) -> Any:
+    """The number that JSON lines write as text, where a number belongs."""
+    return NAMED_FLOATS.get(value, value) if annotation is float and isinstance(value, str) else value
 
 
 def _is_scalar(annotation: Any, value: Any) -> bool:

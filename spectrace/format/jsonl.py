@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from spectrace.errors import ImportFailed, RecorderError
 from spectrace.format.columns import FieldFault
+from spectrace.format.fields import FIELD_BY_NAME
 from spectrace.format.frames import (
     AMEND,
     GAP,
@@ -23,9 +24,10 @@ from spectrace.format.frames import (
     REQUEST_DETAIL,
     STEP,
     TOKENS,
+    is_shallow,
 )
 from spectrace.format.headers import load
-from spectrace.format.packer import Item, Packer
+from spectrace.format.packer import Item, Packer, need_storable
 from spectrace.format.reader import Trace
 from spectrace.format.records import SCHEMA, Reference, Request, Run, Step, present_fields
 from spectrace.format.text import visible
@@ -46,11 +48,14 @@ def export_lines(trace: Trace) -> Iterator[str]:
     """
     if len(trace.parts) > 1:
         yield json_line({"record": "run", **trace.run_mapping})
-    for part in trace.parts:
+    for at, part in enumerate(trace.parts):
         if len(trace.parts) == 1:
             yield json_line({"record": "run", **part.run_unamended})
+        is_newest = all(part is other or part.run_id != other.run_id for other in trace.parts[at:])
         for record in _part_records(part, with_amends=len(trace.parts) == 1):
-            yield json_line(record)
+            # A flight recorder's newest segment counts what every rotation dropped.
+            if is_newest or record.get("reason") != "rotated":
+                yield json_line(record)
     if trace.end is not None:
         yield json_line({"record": "end", **trace.end})
 
@@ -77,6 +82,8 @@ def _part_records(part: TraceFile, *, with_amends: bool) -> Iterator[Mapping[str
                 continue
             body.pop("number", None)
             yield {"record": _NAMES[frame.kind], **body}
+    if part.lost_at_close:
+        yield {"record": "gap", "lost": part.lost_at_close, "reason": "disk full"}
 
 
 def step_object(step: Step) -> dict[str, Any]:
@@ -84,7 +91,8 @@ def step_object(step: Step) -> dict[str, Any]:
     fields = present_fields(step)
     extra = fields.pop("extra", None)
     if extra is not None:
-        fields.update(_unknown_fields(extra))
+        known = {"record", *FIELD_BY_NAME} - {"extra"}
+        fields |= {key: value for key, value in _unknown_fields(extra).items() if key not in known}
     return {"record": "step", **fields}
 
 
@@ -93,7 +101,7 @@ def _unknown_fields(text: str) -> dict[str, Any]:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return {"extra": text}
-    return found if isinstance(found, dict) else {"extra": text}
+    return found if isinstance(found, dict) and is_shallow(found) else {"extra": text}
 
 
 def json_line(record: Mapping[str, Any]) -> str:
@@ -192,7 +200,7 @@ class _Importer:
         self._rows: list[Mapping[str, Any]] = []
         self._row_lines: list[int] = []
         self._end: dict[str, Any] | None = None
-        self._disk_fault: str | None = None
+        self._fault: str | None = None
 
     def add(self, line: bytes | str) -> None:
         """One line."""
@@ -223,8 +231,7 @@ class _Importer:
             self._packer.close_without_end()
         else:
             self._packer.close(self._end)
-        if self._disk_fault is not None:
-            raise RecorderError(self._disk_fault)
+        self._need_no_fault()
 
     def abandon(self) -> None:
         """Removes what was written."""
@@ -258,10 +265,24 @@ class _Importer:
         elif schema > SCHEMA:
             self._refuse(f"schema {schema} is newer than {SCHEMA}, which this spectrace knows")
         load(Run, record, self._report)
+        self._need_storable("run", record)
         self._packer = Packer(self._partial, {"schema": schema, **record}, self._on_fault)
 
     def _on_fault(self, sentence: str) -> None:
-        self._disk_fault = self._disk_fault or sentence
+        self._fault = self._fault or sentence
+
+    def _need_storable(self, what: str, record: Mapping[str, Any]) -> None:
+        try:
+            need_storable(what, record)
+        except FieldFault as fault:
+            self._refuse(f"field {visible(str(fault), limit=200)}")
+
+    def _need_no_fault(self, where: str = "", line: int | None = None) -> None:
+        """What the packer or the disk refused ends the import."""
+        if self._packer is not None and self._packer.disk_fault is not None:
+            raise RecorderError(self._packer.disk_fault)
+        if self._fault is not None:
+            self._refuse(visible(self._fault, limit=200) + where, line)
 
     def _report(self, path: str, expected: str) -> None:
         self._refuse(f"field {visible(path)} must be {expected}")
@@ -274,6 +295,8 @@ class _Importer:
         except FieldFault as fault:
             line = self._row_lines[fault.row] if fault.row is not None else None
             self._refuse(f"field {visible(str(fault))}", line)
+        first, last = self._row_lines[0], self._row_lines[-1]
+        self._need_no_fault(f" (one of the lines {first:,} to {last:,})", first)
         self.num_steps += len(self._rows)
         self._rows, self._row_lines = [], []
 
@@ -293,11 +316,13 @@ class _Importer:
         elif kind == "amend":
             load(Run, record, self._report)
         elif kind == "end":
+            self._need_storable("end", record)
             self._end = record
             return
         else:
             self._refuse(f"field record: {_shown(kind)} is no kind of record")
         packer.write([Item(kind, record)])
+        self._need_no_fault()
 
     def _need(self, record: Mapping[str, Any], name: str, kind: type) -> None:
         if type(record.get(name)) is not kind:

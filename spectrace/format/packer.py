@@ -39,7 +39,6 @@ from spectrace.format.frames import (
     TAIL,
     TOKENS,
     VERSION,
-    BadBody,
     pack_body,
     unpack_record,
 )
@@ -156,8 +155,8 @@ class Packer:
         self._next_request = 0
         try:
             head = self._head()
-        except (TypeError, ValueError, OverflowError) as error:
-            raise RecorderError(f"{path}: the run record cannot be stored: {error}") from None
+        except FieldFault as fault:
+            raise RecorderError(f"{path}: the run record cannot be stored: {fault}") from None
         self._head_bytes, self._largest = len(head.body), 0
         if self._segment_bytes is not None and self._segment_bytes < 4 * self._head_bytes:
             raise RecorderError(f"{path}: max_bytes must be at least {10 * self._head_bytes:,} for this run")
@@ -486,16 +485,25 @@ def num_steps(given: Any) -> int:
     return number
 
 
-def _frame(kind: bytes, what: str, fields: Mapping[str, Any]) -> Pending:
-    body = pack_body(fields)
+def need_storable(what: str, fields: Mapping[str, Any]) -> bytes:
+    """The body of a record.
+
+    Raises:
+        FieldFault: it is too large, too deep or holds what no trace can; better refused than unreadable.
+    """
+    try:
+        body = pack_body(fields)
+        if len(body) <= MAX_BODY:
+            unpack_record(body)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise FieldFault(what, f"what a trace can hold: {error}") from None
     if len(body) > MAX_BODY:
         raise FieldFault(what, f"at most {MAX_BODY:,} bytes; it has {len(body):,}")
-    try:
-        # What no reader would take is better refused here.
-        unpack_record(body)
-    except BadBody as error:
-        raise FieldFault(what, f"what a trace can hold; it is {error}") from None
-    return Pending(kind, body)
+    return body
+
+
+def _frame(kind: bytes, what: str, fields: Mapping[str, Any]) -> Pending:
+    return Pending(kind, need_storable(what, fields))
 
 
 def _text_frames(texts: Mapping[str, Mapping[Any, Any] | None]) -> list[Pending]:

@@ -357,18 +357,35 @@ class Trace:
         found = [series(leaf, chunks) for leaf in leaves]
         for at, leaf in enumerate(leaves):
             if leaf.path == "request":
-                names = [part.request_name(n) for n in range(len(part.request_offsets()))]
-                found[at] = named(cast(Array, found[at]), names)
+                found[at] = named(cast(Array, found[at]), part.request_name)
         return found
 
     # --- following ---
 
     def refresh(self) -> int:
         """Looks for what a live writer has added; the number of new steps."""
-        found = sum(part.refresh() for part in self.parts)
-        self._run = self._tokens = self._requests = None
+        before = len(self), [part.data_end for part in self.parts]
+        for part in self.parts:
+            part.refresh()
+        self._follow_rotation()
         self._place()
-        return found
+        if before != (len(self), [part.data_end for part in self.parts]):
+            self._run = self._tokens = self._requests = None
+        return len(self) - before[0]
+
+    def _follow_rotation(self) -> None:
+        """A flight recorder has put a new file under the newest one's name."""
+        newest = self.parts[-1]
+        if not newest.is_complete or newest.end is not None or not newest.was_replaced:
+            return
+        try:
+            found = TraceFile(newest.path)
+        except TraceError:
+            return  # its header is not whole yet
+        if found.run_id == newest.run_id and found.segment > newest.segment:
+            self.parts = (*self.parts, found)
+        else:
+            found.close()
 
     def close(self) -> None:
         """Closes the files."""

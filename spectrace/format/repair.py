@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrace.errors import RecorderError
-from spectrace.format.columns import Columns, concatenate
+from spectrace.format.columns import Columns, FieldFault, concatenate
 from spectrace.format.fields import LEAVES, REQUIRED
 from spectrace.format.frames import AMEND, GAP, HEAD, REFERENCE, REQUEST, REQUEST_DETAIL, STEP, TOKENS
 from spectrace.format.packer import Item, Packer
@@ -121,6 +121,7 @@ class _Repair:
         self._note_missing(self.file.num_rows)
         self._flush()
         self._flush_texts()
+        self.packer.lose(self.file.lost_at_close, "disk full")
         self._close()
         if self.packer.disk_fault is not None:
             raise RecorderError(self.packer.disk_fault)
@@ -165,10 +166,15 @@ class _Repair:
     def _flush(self) -> None:
         if not self._waiting:
             return
-        rows = sum(rows for rows, _ in self._waiting)
-        self.packer.add_columns(rows, concatenate(self._waiting), self.file.request_name)
+        waiting, self._waiting, self._waiting_bytes = self._waiting, [], 0
+        rows = sum(rows for rows, _ in waiting)
+        try:
+            self.packer.add_columns(rows, concatenate(waiting), self.file.request_name)
+        except FieldFault as fault:
+            self.file.complain(f"{rows:,} steps cannot be kept: {fault}")
+            self._lose(rows)
+            return
         self.written += rows
-        self._waiting, self._waiting_bytes = [], 0
 
     def _copy(self, kind: str, body: dict[str, Any] | None) -> None:
         if body is None:
@@ -190,7 +196,9 @@ class _Repair:
         """Joins token texts, which a recorder writes by the handful, in frames of many."""
         for space, table in body.items():
             if space in ("target", "draft") and isinstance(table, dict):
-                found = {key: text for key, text in table.items() if key.isdecimal() and isinstance(text, str)}
+                found = {
+                    key: text for key, text in table.items() if key.isdecimal() and isinstance(text, str)
+                }
                 self._texts.setdefault(space, {}).update(found)
         if sum(map(len, self._texts.values())) >= TEXTS_PER_FRAME:
             self._flush_texts()

@@ -52,7 +52,6 @@ class Steps(Sequence[Step]):
             )
         return step
 
-
     def _whole(self, indices: range) -> Iterator[Step]:
         """The steps that are not damaged; a damaged range is passed over in one go."""
         at = 0
@@ -77,21 +76,25 @@ class Requests(Sequence[Request]):
         self._places: list[tuple[int, int]] | None = None
         self._numbers: dict[str, int] = {}
 
-    def _index(self) -> list[tuple[int, int]]:
-        """Part and number of each request; names are read only where there are several parts."""
+    def _index(self) -> Sequence[tuple[int, int]]:
+        """Part and number of each request, of several parts."""
         if self._places is None:
             parts = self._trace.parts
-            every = [(p, n) for p, part in enumerate(parts) for n in range(len(part.request_offsets()))]
-            if len(parts) > 1:
-                first: dict[str, tuple[int, int]] = {}
-                for place in every:
-                    first.setdefault(parts[place[0]].request_name(place[1]), place)
-                every = list(first.values())
-            self._places = every
+            first: dict[str, tuple[int, int]] = {}
+            for place in ((p, n) for p, part in enumerate(parts) for n in range(len(part.request_offsets()))):
+                first.setdefault(parts[place[0]].request_name(place[1]), place)
+            self._places = list(first.values())
         return self._places
 
+    def _place(self, index: int) -> tuple[int, int]:
+        """Part and number of one request; those of a single part are not listed, they may be many."""
+        if len(self._trace.parts) == 1:
+            return 0, range(len(self))[index]
+        return self._index()[index]
+
     def __len__(self) -> int:
-        return len(self._index())
+        parts = self._trace.parts
+        return len(parts[0].request_offsets()) if len(parts) == 1 else len(self._index())
 
     @overload
     def __getitem__(self, index: int) -> Request: ...
@@ -100,7 +103,7 @@ class Requests(Sequence[Request]):
     def __getitem__(self, index: int | slice) -> Request | list[Request]:
         if isinstance(index, slice):
             return [self[i] for i in range(*index.indices(len(self)))]
-        part, number = self._index()[index]
+        part, number = self._place(index)
         file = self._trace.parts[part]
         fields = {**(file.request(number) or {}), **self._details[part].get(number, {})}
         fields["request"] = file.request_name(number)
@@ -113,7 +116,8 @@ class Requests(Sequence[Request]):
     @property
     def names(self) -> list[str]:
         """Names of all requests."""
-        return [self._trace.parts[part].request_name(number) for part, number in self._index()]
+        places = map(self._place, range(len(self)))
+        return [self._trace.parts[part].request_name(number) for part, number in places]
 
     def get(self, name: str) -> Request | None:
         """The request of a name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -78,12 +78,12 @@ def join_series(parts: Sequence[Array | Ragged]) -> Array | Ragged:
     )
 
 
-def named(column: Array, names: Sequence[str]) -> Array:
+def named(column: Array, name_of: Callable[[int | None], str]) -> Array:
     """Request numbers as request names."""
-    table = np.array([*names, "?"], object)
-    numbers = np.ma.filled(column, len(names)).astype(np.int64)
-    found: Array = table[np.clip(numbers, 0, len(names))]
-    return found
+    numbers, at = np.unique(np.ma.filled(column.astype(np.int64), -1), return_inverse=True)
+    table = np.array([name_of(int(n) if n >= 0 else None) for n in numbers], object)
+    named: Array = table[at]
+    return named
 
 
 def _values(column: Column) -> Array:

@@ -150,7 +150,7 @@ _MISSING: dict[str, list[Any]] = {
     "emitted_ids": [()],
 }
 """What a damaged required field reads as."""
-_COUNTED = (9, 10, 26, 29, 30, 31, 51, 52, 53)
+_COUNTED = (9, 10, 26, 28, 29, 30, 31, 51, 52, 53)
 """Numbers of the columns that counts are made of."""
 
 
@@ -224,6 +224,7 @@ class TraceFile:
         self._tail_body: dict[str, Any] | None = None
         self._effort, self._trust = ResyncEffort(), ResyncEffort()
         self._missing = range(0)
+        self._behind = -1, 0
         self._by_number: dict[int, dict[str, Any]] | None = None
         self._num_declared = 0
         self._names: dict[int, str] = {}
@@ -383,7 +384,9 @@ class TraceFile:
             self.complain(f"STEP frame at byte {frame.offset:,} is damaged: it holds no steps")
         elif self.is_behind(frame, self.num_rows):
             if frame.first_row > self.num_rows:
-                self.complain(f"{frame.first_row - self.num_rows:,} steps are missing before byte {frame.offset:,}")
+                self.complain(
+                    f"{frame.first_row - self.num_rows:,} steps are missing before byte {frame.offset:,}"
+                )
             self._tail.append((frame.offset, frame.end, frame.first_row, rows))
             self.num_rows = frame.first_row + rows
 
@@ -411,6 +414,21 @@ class TraceFile:
         )
 
     @property
+    def data_end(self) -> int:
+        """Offset behind the last whole frame seen."""
+        return self._data_end
+
+    @property
+    def was_replaced(self) -> bool:
+        """Another file stands under this one's name."""
+        try:
+            now = os.stat(self.path)
+        except OSError:
+            return False
+        mine = os.fstat(self.fd)
+        return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)
+
+    @property
     def torn_bytes(self) -> int:
         """Bytes at the end of an unclosed file that are no whole frame."""
         return 0 if self.is_complete else self.size - self._data_end
@@ -422,8 +440,10 @@ class TraceFile:
             return False
         try:
             fcntl.flock(self.fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return True
+        except OSError:  # a file system without locks: a live writer cannot be told from a dead one
+            return False
         fcntl.flock(self.fd, fcntl.LOCK_UN)
         return False
 
@@ -505,7 +525,9 @@ class TraceFile:
         if self._by_number is None or self._num_declared != len(offsets):
             # A damaged frame shifts the ones behind it: go by the numbers in the records.
             self._num_declared = len(offsets)
-            self._by_number = {n: body for body in self.records(REQUEST) if type(n := body.get("number")) is int}
+            self._by_number = {
+                n: body for body in self.records(REQUEST) if type(n := body.get("number")) is int
+            }
         return self._by_number.get(number)
 
     def details(self) -> dict[int, dict[str, Any]]:
@@ -545,6 +567,13 @@ class TraceFile:
                 self._others.setdefault(kind, []).extend(offsets)
         groups = join_groups(parts) if parts else groups_of([])
         self._groups = groups if self._is_sound(groups) else self._rebuilt_index()
+        for kind in self._others:
+            self._need_known(kind)
+
+    def _need_known(self, kind: str) -> None:
+        """Says so when a frame that must be understood is not."""
+        if kind[:1].isupper() and kind != HEAD.decode():
+            self.complain(f"it holds {visible(kind)} frames, which need a newer spectrace")
 
     def _whole_index(self) -> list[IndexBody]:
         ends = [*self._index_frames[1:], self.size]
@@ -595,7 +624,7 @@ class TraceFile:
         self._indexed = builder.totals
         groups, self._others = builder.take()
         self._tail_others = {}
-        self._tail = []
+        self._tail, self._tail_counts, self._indexed_rows = [], None, self.num_rows
         return groups
 
     @property
@@ -707,6 +736,9 @@ class TraceFile:
         is_last = at == len(groups)
         behind = 0 if at == 0 else int(groups.row[at - 1])
         start = self._head_end if at == 0 else int(groups.offset[at - 1])
+        if row == self._behind[0]:
+            # Steps are mostly asked for one after the other.
+            behind, start = self._behind
         for frame in self._scan(start, self._data_end if is_last else int(groups.offset[at]), 64 << 10):
             if frame.kind != STEP:
                 continue
@@ -715,6 +747,7 @@ class TraceFile:
                 return None
             behind = frame.first_row + _num_rows(frame)
             if behind > row:
+                self._behind = behind, frame.end
                 return frame
         self._missing = range(behind, self._indexed_rows if is_last else int(groups.row[at]))
         return None

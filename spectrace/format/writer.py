@@ -73,8 +73,9 @@ class TraceWriter:
         """Monotonic clock at the start of recording; `started_ns` of steps counts from here."""
         self._interval = flush_interval
         self._queue: deque[Item | Batch] = deque()
+        # Each is written by one side only, so that neither needs a lock.
         self._lost = self._malformed = 0
-        # Each is added to by one side only, so that neither needs a lock.
+        self._declared = {"queue full": 0, "malformed": 0}
         self._given_rows = 0
         self._taken_rows = 0
         self._busy = False
@@ -88,7 +89,7 @@ class TraceWriter:
         self._packer = Packer(self.path, header, self._fault, max_bytes=max_bytes, token_text=token_text)
         self._thread = threading.Thread(target=self._work, name="spectrace-writer", daemon=True)
         self._thread.start()
-        _detach_after_fork(self)
+        _writers.add(self)
 
     # --- called on the engine's thread ---
 
@@ -97,16 +98,18 @@ class TraceWriter:
 
         Args:
             given: the step's fields, or a function that returns them (or None) and is called on the
-                writing thread, where it may wait for a device.
+                writing thread, where it may wait for a device. The mapping is copied, lists in it are not.
             fields: fields, when ``given`` is not used.
         """
+        if isinstance(given, dict):
+            given = given.copy()
         self._put(Item("step", fields if given is None else given))
 
     def steps(
         self,
         num_rows: int,
         arrays: Mapping[str, Any] | Callable[[], tuple[int, Mapping[str, Any]] | None],
-    ) -> None:
+    ) -> bool:
         """Adds B steps from arrays, which are copied.
 
         Args:
@@ -114,14 +117,16 @@ class TraceWriter:
             arrays: by field or ``field.key``, see `spectrace.format.columns.from_arrays`; or a function
                 that returns (B, arrays) or None and is called on the writing thread, where it may wait
                 for a device. ``num_rows`` then only says how many steps are lost if it fails.
+
+        Returns:
+            False when the steps were counted as lost, so that ``arrays`` will not be called.
         """
         copies: list[Any] = []
         ndarray = np.ndarray
         try:
             num_rows = num_steps(num_rows)
             if callable(arrays):
-                self._put(Batch(num_rows, arrays))
-                return
+                return self._put(Batch(num_rows, arrays))
             # One loop without a call into Python: at small B this is what `steps` costs.
             for value in arrays.values():
                 if type(value) is ndarray:
@@ -134,8 +139,8 @@ class TraceWriter:
         except Exception as error:  # noqa: BLE001  the engine's run is worth more than these steps
             self._fault(f"steps were not recorded: {type(error).__name__}: {error}")
             self._malformed += num_rows if type(num_rows) is int and 0 < num_rows <= MAX_STEPS else 1
-            return
-        self._put(batch)
+            return False
+        return self._put(batch)
 
     def request(self, request: str, /, **fields: Any) -> None:
         """Describes a request; its steps may come before or after."""
@@ -159,15 +164,16 @@ class TraceWriter:
         """Declares steps that were offered and not recorded."""
         self._put(Item("gap", {"lost": lost, "reason": reason}))
 
-    def _put(self, item: Item | Batch) -> None:
+    def _put(self, item: Item | Batch) -> bool:
         if self._closing:
-            return
+            return False
         rows = item.num_rows
         if self._given_rows - self._taken_rows > QUEUE_LIMIT:
             self._lost += rows
-            return
+            return False
         self._given_rows += rows
         self._queue.append(item)
+        return True
 
     # --- called by whoever owns the writer ---
 
@@ -242,45 +248,51 @@ class TraceWriter:
         while True:
             closing = self._closing
             self._busy = True
+            is_more_waiting = False
             try:
-                self._drain()
+                is_more_waiting = self._drain()
             except Exception as error:  # noqa: BLE001  whatever it is, the next steps are recorded
                 self._fault(f"{type(error).__name__}: {error}; some steps are not in the trace")
             self._busy = False
             if closing and not self._queue:
                 return
-            if not closing:
+            if not closing and not is_more_waiting:
                 self._nap.acquire(timeout=self._interval)
 
-    def _drain(self) -> None:
-        """Writes what waits."""
+    def _drain(self) -> bool:
+        """Writes what waits; True when it was too much for one go."""
         items: list[Item | Batch] = []
         while self._queue and len(items) < ITEMS_AT_ONCE:
             items.append(self._queue.popleft())
+        is_full = len(items) == ITEMS_AT_ONCE
         self._taken_rows += sum(item.num_rows for item in items)
-        lost, self._lost = self._lost, 0
-        malformed, self._malformed = self._malformed, 0
-        for number, reason in ((lost, "queue full"), (malformed, "malformed")):
-            if number:
-                items.append(Item("gap", {"lost": number, "reason": reason}))
+        items += self._undeclared()
         if items:
             self._packer.write(items)
         else:
             self._packer.idle()
+        return is_full
+
+    def _undeclared(self) -> list[Item | Batch]:
+        """What the engine's side lost since the last look, to be declared in the file."""
+        given = {"queue full": self._lost, "malformed": self._malformed}
+        new = {reason: number - self._declared[reason] for reason, number in given.items()}
+        self._declared = given
+        return [Item("gap", {"lost": n, "reason": reason}) for reason, n in new.items() if n]
 
 
-def _detach_after_fork(writer: TraceWriter) -> None:
-    """In a forked child the writer is silent: its thread and its file belong to the parent."""
-    if not hasattr(os, "register_at_fork"):
-        return
-    reference = weakref.ref(writer)
+_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
+"""Every writer of this process."""
 
-    def silence() -> None:
-        writer = reference()
-        if writer is not None:
-            writer._detach()
 
-    os.register_at_fork(after_in_child=silence)
+def _silence_in_child() -> None:
+    """In a forked child the writers are silent: their threads and files belong to the parent."""
+    for writer in list(_writers):
+        writer._detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_silence_in_child)
 
 
 def _utc_now() -> str:

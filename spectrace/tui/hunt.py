@@ -73,6 +73,10 @@ class Hunt:
     def walk(self, walk: StepWalk) -> Arrival | None:
         """Looks for a step row by row; None while it is not found."""
         self._stop()
+        # A search that was stopped half-way is not gone on with: its thread may still be inside it.
+        self._wanted = None
+        if self.search is not None and not self.search.is_done:
+            self.search = None
         self._walk = walk
         _run_for_a_moment(walk, lambda: False)
         if not walk.is_done:

@@ -116,11 +116,11 @@ class Loader:
         if token_id is None:
             return None
         key = (token_id, draft)
-        if key not in self._texts:
-            with self._lock:
+        with self._lock:
+            if key not in self._texts:
                 text = self._trace.token_text(token_id, draft=draft)
-            self._texts[key] = None if text is None else visible(text, limit=LONGEST_TEXT)
-        return self._texts[key]
+                self._texts[key] = None if text is None else visible(text, limit=LONGEST_TEXT)
+            return self._texts[key]
 
     def raw_token(self, token_id: int) -> str | None:
         """Text of a token as stored, for searching only."""
@@ -201,8 +201,8 @@ class Loader:
         with self._lock:
             found = self._trace.refresh()
             self.total = len(self._trace)
-        if found:
-            self._texts = {key: text for key, text in self._texts.items() if text is not None}
+            if found:
+                self._texts = {key: text for key, text in self._texts.items() if text is not None}
         return found
 
     @property

@@ -150,7 +150,8 @@ class Viewer(App[None]):
     def _look_for_steps(self) -> None:
         state = ""
         screen = self.screen_stack[0]
-        while not self._stop_following.is_set():
+        worker = get_current_worker()
+        while not worker.is_cancelled and not self._stop_following.is_set():
             found = self._loader.refresh()
             before, state = state, self._loader.state
             if found or state != before:

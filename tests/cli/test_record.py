@@ -59,8 +59,9 @@ def recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FakeRecorder:
     for name in ("T", "D"):
         Path(name).mkdir()
         (Path(name) / "config.json").write_text("{}")
-    fake = FakeRecorder()
-    monkeypatch.setattr("spectrace.cli.record.entry_points", lambda group: [fake])
+    fake, eagle3 = FakeRecorder(), FakeRecorder()
+    eagle3.name, eagle3.calls = "eagle3", fake.calls
+    monkeypatch.setattr("spectrace.cli.record.entry_points", lambda group: [fake, eagle3])
     return fake
 
 
@@ -136,7 +137,7 @@ def test_prompts_come_from_arguments_and_files(recorder: FakeRecorder, run: Run)
         ),
         (
             "record --target T --draft D --prompt x -o o --engine vllm",
-            "no recorder for vllm; installed: transf",
+            "no recorder for vllm; installed: eagle3, t",
         ),
     ],
 )
@@ -198,6 +199,8 @@ def test_demo_records_the_bundled_models(recorder: FakeRecorder, run: Run) -> No
     call = recorder.calls[0]
     assert (call["target"], call["draft"]) == (spectrace_demo.target_path(), spectrace_demo.draft_path())
     assert tuple(call["prompts"]) == spectrace_demo.prompts()
+    assert recorder.calls[1]["draft"] == spectrace_demo.eagle3_path()
+    assert "demo-eagle3.spectrace: 2 steps, " in found.out
     assert found.out.startswith(run("stats", "demo.spectrace").out)
     assert found.out.endswith("next: spectrace view demo.spectrace\n")
     assert run("demo", "-o", "demo.spectrace").code == 2

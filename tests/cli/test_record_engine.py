@@ -27,8 +27,11 @@ def _declared_recorder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
     """Use the recorder of this tree, whether or not it is installed; leave transformers' log as it was."""
     from transformers.utils import logging
 
-    entry = EntryPoint("transformers", "spectrace_transformers.generation:generate", "spectrace.recorders")
-    monkeypatch.setattr("spectrace.cli.record.entry_points", lambda group: [entry])
+    entries = [
+        EntryPoint(name, f"spectrace_{name}.generation:generate", "spectrace.recorders")
+        for name in ("eagle3", "transformers")
+    ]
+    monkeypatch.setattr("spectrace.cli.record.entry_points", lambda group: entries)
     monkeypatch.chdir(tmp_path)
     before = logging.get_verbosity()
     yield
@@ -157,4 +160,7 @@ def test_demo_runs_from_nothing(run: Run) -> None:
         assert len(trace.requests) == len(spectrace_demo.prompts())
         assert trace.state == "closed"
         assert trace.token_text(trace.steps[1].emitted_ids[0]) is not None
+    with spectrace.open("demo-eagle3.spectrace") as trace:
+        assert trace.run.method == "eagle3"
+        assert len(trace.references) > 0
     assert found.out.endswith("next: spectrace view demo.spectrace\n")

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgpack
+
 from spectrace.format.frames import END, pack_body, pack_frame
 
 Case = Callable[[], bytes]
@@ -28,7 +29,9 @@ def case(function: Case) -> Case:
 def cases(name: str, bodies: dict[str, Any]) -> None:
     """Registers a case for each STEP body, behind the good steps."""
     for what, body in bodies.items():
-        CASES[f"{name}: {what}"] = lambda body=body: good() + frame(b"STEP", 2, body() if callable(body) else body)  # type: ignore[misc]
+        CASES[f"{name}: {what}"] = lambda body=body: (
+            good() + frame(b"STEP", 2, body() if callable(body) else body)
+        )  # type: ignore[misc]
 
 
 # --- pieces ------------------------------------------------------------------------------------
@@ -41,7 +44,9 @@ def frame(kind: bytes, first_row: int, body: Any) -> bytes:
 
 def head(**fields: Any) -> bytes:
     """A header."""
-    return frame(b"HEAD", 0, {"spectrace": 1, "schema": 1, "run": {}, "run_id": bytes(16), "segment": 0, **fields})
+    return frame(
+        b"HEAD", 0, {"spectrace": 1, "schema": 1, "run": {}, "run_id": bytes(16), "segment": 0, **fields}
+    )
 
 
 def required(rows: int, **columns: list[Any]) -> list[Any]:
@@ -65,18 +70,32 @@ def good(**fields: Any) -> bytes:
 
 
 def closed(
-    data: bytes, *, groups: dict[str, Any] | None = None, others: Any = None, tail: dict[str, Any] | None = None
+    data: bytes,
+    *,
+    groups: dict[str, Any] | None = None,
+    others: Any = None,
+    tail: dict[str, Any] | None = None,
 ) -> bytes:
     """The data with an index and a tail, whose parts may lie."""
     at = len(data)
     columns = {"offset": [len(good()) - len(frame(b"STEP", 0, required(2)))], "row": [0], "rows": [2]}
     columns |= {"proposals": [0], "drafted": [0], "accepted": [0], "rejected": [0], **(groups or {})}
-    packed = {n: struct.pack(f"<{len(v)}{'Q' if n in ('offset', 'row') else 'I'}", *v) for n, v in columns.items()}
+    packed = {
+        n: struct.pack(f"<{len(v)}{'Q' if n in ('offset', 'row') else 'I'}", *v) for n, v in columns.items()
+    }
     if others is None or isinstance(others, dict):
         others = {"reqs": struct.pack("<Q", len(head())), **(others or {})}
     index = {"prev": None, "rows": 0, "groups": packed, "others": others, "totals": {}, "amends": []}
     data += frame(b"idxw", 2, index)
-    body = {"end": {}, "rows": 2, "index": [at], "totals": {"steps": 2}, "amends": [], "lost": 0, **(tail or {})}
+    body = {
+        "end": {},
+        "rows": 2,
+        "index": [at],
+        "totals": {"steps": 2},
+        "amends": [],
+        "lost": 0,
+        **(tail or {}),
+    }
     return data + frame(b"tail", 2, body) + frame(END, len(data), b"")
 
 
@@ -97,15 +116,23 @@ _START = pack_body({"spectrace": 1, "schema": 1})[1:]
 HEADS: dict[str, bytes] = {
     "nested arrays": b"\x83" + _START + b"\xa3run\x81\xa1x" + array32(_FULL, b"\x90" * _FULL),
     "nested maps": b"\x83" + _START + b"\xa3run\x81\xa1x" + array32(_FULL, b"\x80" * _FULL),
-    "maps in maps": b"\x83" + _START + b"\xa3run\x81\xa1x" + array32(_FULL // 401, (b"\x81\xa0" * 200 + b"\xc0") * (_FULL // 401)),
+    "maps in maps": b"\x83"
+    + _START
+    + b"\xa3run\x81\xa1x"
+    + array32(_FULL // 401, (b"\x81\xa0" * 200 + b"\xc0") * (_FULL // 401)),
     "depth": b"\x83" + _START + b"\xa3run" + b"\x81\xa1x" * 900 + b"\xc0",
     "endless depth": b"\x83" + _START + b"\xa3run" + b"\x91" * _FULL,
     "arrays that claim millions": b"\xdd\x00\x3f\xff\xf0" * 1000 + bytes(4 * MIB - 6000),
     "a map that claims millions": b"\xdf\x00\x3f\xff\xf0" * 500 + bytes(4 * MIB - 6000),
     "short strings": b"\x83" + _START + b"\xa3run\x81\xa1x" + array32(_FULL // 3, b"\xa2ab" * (_FULL // 3)),
-    "many keys": b"\x83" + _START + b"\xa3run\xdf" + (200_000).to_bytes(4, "big")
+    "many keys": b"\x83"
+    + _START
+    + b"\xa3run\xdf"
+    + (200_000).to_bytes(4, "big")
     + b"".join(b"\xa6%06d\x01" % n for n in range(200_000)),
-    "wrong flags": pack_body({"spectrace": 1, "schema": 1, "run": {"capture": {"unavailable": {str(n): n for n in range(99_999)}}}}),
+    "wrong flags": pack_body(
+        {"spectrace": 1, "schema": 1, "run": {"capture": {"unavailable": {str(n): n for n in range(99_999)}}}}
+    ),
     "ext type": b"\x83" + _START + b"\xa3run\x81\xa1x\xd4\x05\x00",
     "timestamp": b"\x83" + _START + b"\xa3run\x81\xa1x" + msgpack.packb(msgpack.Timestamp(1, 2)),
     "bytes as keys": b"\x83" + _START + b"\xa3run\x81\xc4\x01x\xc0",
@@ -121,22 +148,49 @@ HEADS: dict[str, bytes] = {
     "schema of escapes": pack_body({"spectrace": 1, "schema": "\x1b[2J" * 99, "run": {}}),
     "run is a list": pack_body({"spectrace": 1, "schema": 1, "run": []}),
     "broken text": b"\x83" + _START + b"\xa3run\x81\xa1x\xa2\xff\xfe",
-}  # fmt: skip
+}
 for _what, _body in HEADS.items():
     CASES[f"head: {_what}"] = lambda body=_body: frame(b"HEAD", 0, body) + good()[len(head()) :]  # type: ignore[misc]
 
 _WRONG = [5, "\x1b]52;c;x\x07", [1, {"a": 2}], {"a": {"b": 1}, "x": [None]}, True, 1.5, b"bytes"]
-_RUN_KEYS = (
-    "created recorder engine method target draft vocab_map taps verification sampling speculation tokenizer "
-    "template_digest training baseline reported capture"
-).split()
+_RUN_KEYS = [
+    "created",
+    "recorder",
+    "engine",
+    "method",
+    "target",
+    "draft",
+    "vocab_map",
+    "taps",
+    "verification",
+    "sampling",
+    "speculation",
+    "tokenizer",
+    "template_digest",
+    "training",
+    "baseline",
+    "reported",
+    "capture",
+]
 
 
 @case
 def run_of_wrong_types() -> bytes:
     """Every field of the header in every wrong type, by amendments."""
-    amends = [frame(b"amnd", 2, {key: wrong for key in _RUN_KEYS}) for wrong in _WRONG]
-    inner = [frame(b"amnd", 2, {key: {k: wrong for k in ("id", "flags", "d2t", "tree", "rope", "fingerprints", "parameters")} for key in _RUN_KEYS}) for wrong in _WRONG]
+    amends = [frame(b"amnd", 2, dict.fromkeys(_RUN_KEYS, wrong)) for wrong in _WRONG]
+    inner = [
+        frame(
+            b"amnd",
+            2,
+            {
+                key: dict.fromkeys(
+                    ("id", "flags", "d2t", "tree", "rope", "fingerprints", "parameters"), wrong
+                )
+                for key in _RUN_KEYS
+            },
+        )
+        for wrong in _WRONG
+    ]
     return good() + b"".join(amends + inner)
 
 
@@ -186,14 +240,18 @@ cases(
         "compressed negative": required(1, step=[2, "u1", [1, -1, zlib.compress(b"\0")]]),
         "compressed beyond all": required(1, step=[2, "u1", [1, 2**62, zlib.compress(b"\0")]]),
         "shuffled odd size": required(1, step=[2, "u4", [2, 6, zlib.compress(bytes(6))]]),
-        "shuffled bomb": lambda: required(1, step=[2, "u8", [2, 64 * MIB, zlib.compress(bytes(64 * MIB), 9)]]),
+        "shuffled bomb": lambda: required(
+            1, step=[2, "u8", [2, 64 * MIB, zlib.compress(bytes(64 * MIB), 9)]]
+        ),
         "unknown codec": required(1, step=[2, "u1", [3, 1, b"\0"]]),
         "no lengths": required(1, proposal_ids=[9, "u1", b""]),
         "one level too few": required(1, top=[13, "u1", b"", [0]]),
         "huge equal lengths": required(1, proposal_ids=[9, "u1", b"", [2**40]]),
         "large equal lengths": required(1, proposal_ids=[9, "u1", b"", [16 * MIB]]),
         "huge lengths": required(1, proposal_ids=[9, "u1", b"", [["u8", b"\xff" * 8]]]),
-        "lengths that overflow": required(2, proposal_ids=[9, "u1", b"", [["u8", struct.pack("<2Q", 2**63, 2**63)]]]),
+        "lengths that overflow": required(
+            2, proposal_ids=[9, "u1", b"", [["u8", struct.pack("<2Q", 2**63, 2**63)]]]
+        ),
         "negative lengths": required(1, proposal_ids=[9, "u1", b"", [["i1", b"\xff"]]]),
         "lengths of lists of lists": required(1, top=[13, "u1", b"", [_ONE_MILLION, _ONE_MILLION]]),
         "too few lengths": required(3, proposal_ids=[9, "u1", b"\0", [["u1", b"\1"]]]),
@@ -210,41 +268,91 @@ cases(
         "a negative word": required(1, final=[30, "i1", b"\xff", None, None, None, ["bonus"]]),
         "words that are none": required(1, final=[30, "u1", b"\0", None, None, None, [5]]),
         "no words": required(1, final=[30, "u1", b"\0"]),
-        "many words": lambda: required(1, final=[30, "u1", b"\0", None, None, None, [f"w{n}" for n in range(200_000)]]),
+        "many words": lambda: required(
+            1, final=[30, "u1", b"\0", None, None, None, [f"w{n}" for n in range(200_000)]]
+        ),
         "negative num_accepted": required(1, num_accepted=[26, "i8", struct.pack("<q", -(2**63))]),
         "huge num_accepted": required(1, num_accepted=[26, "u8", b"\xff" * 8]),
-        "huge numbers": required(1, step=[2, "u8", b"\xff" * 8], position=[7, "u8", b"\xff" * 8], request=[1, "u8", b"\xff" * 8]),
-        "parents in a circle": required(1, proposal_ids=[9, "u1", bytes(3), [3]], parents=[10, "i1", b"\1\2\0", [-1]]),
-        "parents of themselves": required(1, proposal_ids=[9, "u1", bytes(3), [3]], parents=[10, "i1", b"\0\1\2", [-1]]),
-        "parents out of range": required(1, proposal_ids=[9, "u1", bytes(3), [3]], parents=[10, "i8", struct.pack("<3q", -(2**63), 2**62, -7), [-1]]),
-        "fewer parents": required(2, proposal_ids=[9, "u1", bytes(6), [3]], parents=[10, "i1", b"\xff", [["u1", b"\1\0"]]]),
+        "huge numbers": required(
+            1, step=[2, "u8", b"\xff" * 8], position=[7, "u8", b"\xff" * 8], request=[1, "u8", b"\xff" * 8]
+        ),
+        "parents in a circle": required(
+            1, proposal_ids=[9, "u1", bytes(3), [3]], parents=[10, "i1", b"\1\2\0", [-1]]
+        ),
+        "parents of themselves": required(
+            1, proposal_ids=[9, "u1", bytes(3), [3]], parents=[10, "i1", b"\0\1\2", [-1]]
+        ),
+        "parents out of range": required(
+            1,
+            proposal_ids=[9, "u1", bytes(3), [3]],
+            parents=[10, "i8", struct.pack("<3q", -(2**63), 2**62, -7), [-1]],
+        ),
+        "fewer parents": required(
+            2, proposal_ids=[9, "u1", bytes(6), [3]], parents=[10, "i1", b"\xff", [["u1", b"\1\0"]]]
+        ),
         "a chain of parents": lambda: required(
-            1, proposal_ids=[9, "u1", bomb(500_000), [500_000]],
-            parents=[10, "i4", [1, 2_000_000, zlib.compress(struct.pack("<500000i", *range(-1, 499_999)))], [-1]],
+            1,
+            proposal_ids=[9, "u1", bomb(500_000), [500_000]],
+            parents=[
+                10,
+                "i4",
+                [1, 2_000_000, zlib.compress(struct.pack("<500000i", *range(-1, 499_999)))],
+                [-1],
+            ],
         ),
         "ids without logprobs": required(1, top=[13, "u1", b"\1", [1, 1]]),
-        "ids unlike logprobs": required(1, top=[13, "u1", b"\1", [1, 1]], logprob=[14, "f4", bytes(8), [1, 2]]),
-        "taps unlike each other": required(1, taps=[43, "u1", bytes(2), [2], None, None, ["f"]], rms=[44, "f4", bytes(12), [3]]),
-        "taps in other rows": required(2, taps=[43, "u1", b"\0", [1], b"\1", None, ["f"]], rms=[44, "f4", bytes(4), [1], b"\2"]),
-        "a hundred thousand taps": lambda: required(1, taps=[43, "u1", bomb(999_999), [999_999], None, None, ["f"]]),
-        "extra that is no JSON": required(1, taps=[43, "u1", b"\0", [1], None, None, ["f"]], extra=[47, "u1", b"\0", [1], None, None, ["{"]]),
-        "extra that is a list": required(1, taps=[43, "u1", b"\0", [1], None, None, ["f"]], extra=[47, "u1", b"\0", [1], None, None, ["[5]"]]),
-        "extra that is a number": required(1, inputs=[16, "f4", bytes(4), [1]], extra=[17, "u1", b"\0", [1], None, None, ["5"]]),
-        "extra that is deep": required(1, nonfinite=[48, "u1", b"\0"], extra=[50, "u1", b"\0", None, None, None, ['{"a":' * 99_999]]),
-        "extra with a huge number": required(1, nonfinite=[48, "u1", b"\0"], extra=[50, "u1", b"\0", None, None, None, ['{"a":' + "9" * 9999 + "}"]]),
-        "extra over known keys": required(1, nonfinite=[48, "u1", b"\1"], extra=[50, "u1", b"\0", None, None, None, ['{"draft_logits":"x"}']]),
+        "ids unlike logprobs": required(
+            1, top=[13, "u1", b"\1", [1, 1]], logprob=[14, "f4", bytes(8), [1, 2]]
+        ),
+        "taps unlike each other": required(
+            1, taps=[43, "u1", bytes(2), [2], None, None, ["f"]], rms=[44, "f4", bytes(12), [3]]
+        ),
+        "taps in other rows": required(
+            2, taps=[43, "u1", b"\0", [1], b"\1", None, ["f"]], rms=[44, "f4", bytes(4), [1], b"\2"]
+        ),
+        "a hundred thousand taps": lambda: required(
+            1, taps=[43, "u1", bomb(999_999), [999_999], None, None, ["f"]]
+        ),
+        "extra that is no JSON": required(
+            1, taps=[43, "u1", b"\0", [1], None, None, ["f"]], extra=[47, "u1", b"\0", [1], None, None, ["{"]]
+        ),
+        "extra that is a list": required(
+            1,
+            taps=[43, "u1", b"\0", [1], None, None, ["f"]],
+            extra=[47, "u1", b"\0", [1], None, None, ["[5]"]],
+        ),
+        "extra that is a number": required(
+            1, inputs=[16, "f4", bytes(4), [1]], extra=[17, "u1", b"\0", [1], None, None, ["5"]]
+        ),
+        "extra that is deep": required(
+            1, nonfinite=[48, "u1", b"\0"], extra=[50, "u1", b"\0", None, None, None, ['{"a":' * 99_999]]
+        ),
+        "extra with a huge number": required(
+            1,
+            nonfinite=[48, "u1", b"\0"],
+            extra=[50, "u1", b"\0", None, None, None, ['{"a":' + "9" * 9999 + "}"]],
+        ),
+        "extra over known keys": required(
+            1,
+            nonfinite=[48, "u1", b"\1"],
+            extra=[50, "u1", b"\0", None, None, None, ['{"draft_logits":"x"}']],
+        ),
         "unknown keys that are a list": required(1, extra=[56, "u1", b"\0", None, None, None, ["[1]"]]),
         "unknown keys that are no JSON": required(1, extra=[56, "u1", b"\0", None, None, None, ["\x1b[2J"]]),
-        "unknown keys over known ones": required(1, extra=[56, "u1", b"\0", None, None, None, ['{"record":"run","step":9}']]),
+        "unknown keys over known ones": required(
+            1, extra=[56, "u1", b"\0", None, None, None, ['{"record":"run","step":9}']]
+        ),
         "missing required columns": [3],
         "unknown columns": required(1, a=[999, "u1", b"\0"], b=[-5, "u1", b"\0"], c=[2**60, "O", []]),
         "the same column twice": [*required(1), [2, "u1", b"\5"]],
         "many columns": lambda: [*required(1), *([n, "u1", b"\0"] for n in range(100, 100_000))],
         "every column a million": lambda: [1, *_bombs(1_000_000)],
         "every column a twentieth": lambda: [1, *_bombs(50_000)],
-        "requests that nobody declared": lambda: required(65_536, request=[1, "u4", struct.pack("<65536I", *range(65_536))]),
+        "requests that nobody declared": lambda: required(
+            9999, request=[1, "u4", struct.pack("<9999I", *range(1, 10_000))]
+        ),
     },
-)  # fmt: skip
+)
 
 
 def _bombs(size: int) -> Iterable[list[Any]]:
@@ -264,9 +372,9 @@ def _bombs(size: int) -> Iterable[list[Any]]:
 
 @case
 def many_bombs() -> bytes:
-    """Thirty frames of a few kilobytes, each of which decodes to megabytes."""
+    """Eight frames of a few kilobytes, each of which decodes to megabytes."""
     body = pack_body([1, *required(1)[1:4], required(1)[5], *_bombs(40_000)])
-    return good() + b"".join(pack_frame(b"STEP", 2 + n, body) for n in range(30))
+    return good() + b"".join(pack_frame(b"STEP", 2 + n, body) for n in range(8))
 
 
 @case
@@ -278,8 +386,8 @@ def fake_headers() -> bytes:
 
 @case
 def starts_of_headers() -> bytes:
-    """Eight megabytes of nothing but the first two bytes of a header."""
-    return good() + b"\x94\xa4" * (4 * MIB)
+    """Two megabytes of nothing but the first two bytes of a header."""
+    return good() + b"\x94\xa4" * MIB
 
 
 @case
@@ -292,7 +400,8 @@ def zeros() -> bytes:
 def tiny_frames() -> bytes:
     """Thousands of frames of one step, each with words of its own."""
     parts = [
-        frame(b"STEP", 2 + n, required(1, final=[30, "u1", b"\0", None, None, None, [f"{n}"]])) for n in range(5000)
+        frame(b"STEP", 2 + n, required(1, final=[30, "u1", b"\0", None, None, None, [f"{n}"]]))
+        for n in range(2000)
     ]
     return good() + b"".join(parts)
 
@@ -356,8 +465,12 @@ def records_of_wrong_types() -> bytes:
     values = [*_WRONG, -1, 2**63, None, [], {}, [{"position": "x", "projections": 5}], "\u202e\n\x1b[31m"]
     for wrong in values:
         data += frame(b"reqs", 2, {"number": wrong, "request": wrong, "prompt_ids": wrong})
-        data += frame(b"reqd", 2, {"number": 0, "prompt_ids": wrong, "prompt_digest": wrong, "segment_map": wrong})
-        data += frame(b"toks", 2, {"target": wrong, "draft": {"1": wrong, "x": "y", "-1": "z", "9" * 30: "w"}})
+        data += frame(
+            b"reqd", 2, {"number": 0, "prompt_ids": wrong, "prompt_digest": wrong, "segment_map": wrong}
+        )
+        data += frame(
+            b"toks", 2, {"target": wrong, "draft": {"1": wrong, "x": "y", "-1": "z", "9" * 30: "w"}}
+        )
         data += frame(b"refs", 2, {"boundary": wrong, "rows": wrong})
         data += frame(b"refs", 2, {"boundary": 1, "rows": [wrong]})
         data += frame(b"gap_", 2, {"lost": wrong, "reason": wrong})
@@ -373,7 +486,9 @@ def names_of_escapes() -> bytes:
     data = good(run={"target": {"id": evil}, "method": evil, evil: 1})
     data += frame(b"reqs", 2, {"number": 1, "request": evil, "prompt_ids": evil})
     data += frame(b"toks", 2, {"target": {"0": evil}})
-    return data + frame(b"STEP", 2, required(1, request=[1, "u1", b"\1"], stop=[31, "u1", b"\0", None, None, None, [evil]]))
+    return data + frame(
+        b"STEP", 2, required(1, request=[1, "u1", b"\1"], stop=[31, "u1", b"\0", None, None, None, [evil]])
+    )
 
 
 # --- index and tail ----------------------------------------------------------------------------
@@ -414,7 +529,9 @@ _TAILS: dict[str, dict[str, Any]] = {
             "timed": {"step_ns": [1], "draft_ns": 5},
         }
     },
-    "totals without end": {"totals": {"proposed_at": [1] * 99_999, "final_kinds": {str(n): n for n in range(99_999)}}},
+    "totals without end": {
+        "totals": {"proposed_at": [1] * 99_999, "final_kinds": {str(n): n for n in range(99_999)}}
+    },
 }
 for _what, _tail in _TAILS.items():
     CASES[f"tail: {_what}"] = lambda tail=_tail: closed(good(), tail=tail)  # type: ignore[misc]
@@ -428,10 +545,15 @@ _GROUPS: dict[str, dict[str, Any]] = {
     "row not zero": {"row": [7]},
     "everything rejected": {"rejected": [2]},
     "two groups backwards": {
-        "offset": [len(head()) + 90, len(head())], "row": [0, 1], "rows": [1, 1],
-        "proposals": [0, 0], "drafted": [0, 0], "accepted": [0, 0], "rejected": [1, 1],
+        "offset": [len(head()) + 90, len(head())],
+        "row": [0, 1],
+        "rows": [1, 1],
+        "proposals": [0, 0],
+        "drafted": [0, 0],
+        "accepted": [0, 0],
+        "rejected": [1, 1],
     },
-}  # fmt: skip
+}
 for _what, _group in _GROUPS.items():
     CASES[f"groups: {_what}"] = lambda group=_group: closed(good(), groups=group)  # type: ignore[misc]
 
@@ -452,11 +574,24 @@ for _what, _other in _OTHERS.items():
 def chained(previous: int | None, rows: int = 2, **fields: Any) -> bytes:
     """A file without a tail whose last frame is an `indx`."""
     groups = dict.fromkeys(("offset", "row", "rows", "proposals", "drafted", "accepted", "rejected"), b"")
-    body = {"prev": previous, "rows": rows, "groups": groups, "others": {}, "totals": {"steps": 2}, "amends": []}
+    body = {
+        "prev": previous,
+        "rows": rows,
+        "groups": groups,
+        "others": {},
+        "totals": {"steps": 2},
+        "amends": [],
+    }
     return good() + frame(b"indx", 2, {**body, **fields})
 
 
-for _what, _previous in {"itself": len(good()), "ahead": 10**9, "negative": -1, "a step": len(head()), "none": None}.items():
+for _what, _previous in {
+    "itself": len(good()),
+    "ahead": 10**9,
+    "negative": -1,
+    "a step": len(head()),
+    "none": None,
+}.items():
     CASES[f"chain: to {_what}"] = lambda previous=_previous: chained(previous)  # type: ignore[misc]
 CASES["chain: rows beyond all"] = lambda: chained(None, 2**63)
 CASES["chain: rows by the thousand"] = lambda: chained(None, 9999)
@@ -471,7 +606,14 @@ def a_chain_of_overlapping_frames() -> bytes:
     data, inner = good(), b""
     groups = dict.fromkeys(("offset", "row", "rows", "proposals", "drafted", "accepted", "rejected"), b"")
     for _ in range(2000):
-        body = {"prev": len(data) + 40, "rows": 2, "groups": groups, "others": {}, "totals": {}, "amends": []}
+        body: dict[str, Any] = {
+            "prev": len(data) + 40,
+            "rows": 2,
+            "groups": groups,
+            "others": {},
+            "totals": {},
+            "amends": [],
+        }
         inner = frame(b"indx", 2, msgpack.packb({"inner": inner, **body}, use_bin_type=True))
     return data + inner
 

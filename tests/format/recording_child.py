@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 import numpy as np
+
 from spectrace.format.writer import TraceWriter
 
 STEPS_AT_ONCE = 8

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+
 import spectrace
 from spectrace.errors import TraceError
 from spectrace.format.records import present_fields
@@ -96,8 +95,7 @@ def outcome(path: Path) -> tuple[str, int]:
             assert all(sentence.isprintable() for sentence in trace.problems)
             return "damaged" if trace.problems else trace.state, len(trace)
     except TraceError as error:
-        assert str(error).isprintable()
-        return "refused", 0
+        return "refused" if str(error).isprintable() else "refused in unprintable words", 0
 
 
 def test_the_small_trace_is_whole(small: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 import spectrace
 from spectrace.errors import RecorderError
 from spectrace.format.outfile import older_segment

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 import spectrace
 
 _CHILD = textwrap.dedent("""
@@ -155,4 +155,4 @@ def test_a_disk_that_is_full_from_the_start(tmp_path: Path) -> None:
     told = record_until_full(path, 100, "freed", tmp_path / "ballast")
     with check(path, told) as trace:
         assert trace.state == "closed"
-        assert os.stat(path).st_size == trace.size_bytes
+        assert path.stat().st_size == trace.size_bytes

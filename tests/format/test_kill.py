@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+
 import spectrace
 from spectrace.format.records import present_fields
 from tests.format import recording_child
@@ -60,7 +61,9 @@ class Nursery:
             self.told.append((line[0], int(line[1]), float(line[2])))
         return self.told
 
-    def kill_one(self, path: Path, how: str, flush_interval: float, after: float) -> list[tuple[str, int, float]]:
+    def kill_one(
+        self, path: Path, how: str, flush_interval: float, after: float
+    ) -> list[tuple[str, int, float]]:
         """Lets one recorder work for a while, from its first report on, and kills it."""
         pid = self.start(path, how, flush_interval)
         while not self.told:

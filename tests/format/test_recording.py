@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from collections.abc import Callable
@@ -17,9 +18,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import spectrace
 from hypothesis import given
 from hypothesis import strategies as st
+
+import spectrace
 from spectrace.errors import RecorderError
 from spectrace.testing import step_fields, write_trace
 
@@ -47,10 +49,39 @@ def _endless() -> dict[str, Any]:
 
 
 GARBAGE: list[Any] = [
-    None, 5, -1, 2**70, 1.5, math.nan, "text", "\ud800", b"bytes", True, [], {}, (), [None], [[]], {1: 2}, {"a": {}},
-    object(), Nasty(), _endless(), np.zeros((2, 2)), np.array([object()]), np.float16(1), np.zeros(0), range(3),
-    lambda: 1 / 0, lambda: None, {"request": 5}, [{"boundary": 1}], np.ma.masked, np.datetime64("now"), type,
-]  # fmt: skip
+    None,
+    5,
+    -1,
+    2**70,
+    1.5,
+    math.nan,
+    "text",
+    "\ud800",
+    b"bytes",
+    True,
+    [],
+    {},
+    (),
+    [None],
+    [[]],
+    {1: 2},
+    {"a": {}},
+    object(),
+    Nasty(),
+    _endless(),
+    np.zeros((2, 2)),
+    np.array([object()]),
+    np.float16(1),
+    np.zeros(0),
+    range(3),
+    lambda: 1 / 0,
+    lambda: None,
+    {"request": 5},
+    [{"boundary": 1}],
+    np.ma.masked,
+    np.datetime64("now"),
+    type,
+]
 
 
 @pytest.mark.parametrize("value", GARBAGE, ids=lambda value: type(value).__name__)
@@ -73,7 +104,11 @@ def test_no_call_raises_for_garbage(tmp_path: Path, value: Any, caplog: pytest.L
         lambda: writer.gap(lost=value, reason=value),
     ]
     fields = step_fields()
-    calls += [lambda name=name: writer.step({**fields, name: value}) for name in spectrace.Step.__dict__ if name[0] != "_"]  # type: ignore[misc]
+    calls += [
+        lambda name=name: writer.step({**fields, name: value})
+        for name in spectrace.Step.__dict__
+        if name[0] != "_"
+    ]  # type: ignore[misc]
     for number, call in enumerate(calls):
         writer.step(step_fields(request="good", step=number))
         call()
@@ -89,11 +124,13 @@ def test_no_call_raises_for_garbage(tmp_path: Path, value: Any, caplog: pytest.L
         assert trace.problems == [] or all("must be" in problem for problem in trace.problems)
 
 
-@given(st.lists(st.sampled_from(["good", "bad", "nothing", "raises", "batch", "ragged lie", "empty"]), max_size=12))
+@given(
+    st.lists(
+        st.sampled_from(["good", "bad", "nothing", "raises", "batch", "ragged lie", "empty"]), max_size=12
+    )
+)
 def test_every_step_offered_is_stored_or_declared(kinds: list[str]) -> None:
     """Good steps are stored, in order; each malformed one is counted, and nothing else is lost."""
-    import tempfile
-
     good: list[int] = []
     lost = 0
     with tempfile.TemporaryDirectory() as folder:
@@ -169,7 +206,9 @@ def test_an_existing_file_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("run", [{"x": object()}, {"x": 2**80}, {"x": "a" * (5 << 20)}], ids=["object", "huge", "large"])
+@pytest.mark.parametrize(
+    "run", [{"x": object()}, {"x": 2**80}, {"x": "a" * (5 << 20)}], ids=["object", "huge", "large"]
+)
 def test_a_header_that_cannot_be_stored_is_refused(tmp_path: Path, run: Any) -> None:
     """The constructor says what is wrong with the header, and leaves no file behind."""
     with pytest.raises(RecorderError, match="run"):
@@ -179,7 +218,7 @@ def test_a_header_that_cannot_be_stored_is_refused(tmp_path: Path, run: Any) -> 
 
 def test_large_records_are_split_or_refused(tmp_path: Path) -> None:
     """A whole vocabulary is stored; a step, a name or a text beyond the limits is refused, and said so."""
-    vocabulary = {number: "x" * 40 for number in range(200_000)}
+    vocabulary = dict.fromkeys(range(200000), "x" * 40)
     writer = spectrace.TraceWriter(tmp_path / "t.spectrace", {})
     writer.tokens(target=vocabulary)
     writer.step(step_fields(step=1))
@@ -205,7 +244,14 @@ def test_many_threads_lose_nothing(tmp_path: Path) -> None:
         def work(thread: int) -> None:
             for number in range(0, 600, 3):
                 writer.step(step_fields(request=f"t{thread}", step=number))
-                writer.steps(2, {**_arrays(2, 0), "request": [f"t{thread}"] * 2, "step": np.array([number + 1, number + 2])})
+                writer.steps(
+                    2,
+                    {
+                        **_arrays(2, 0),
+                        "request": [f"t{thread}"] * 2,
+                        "step": np.array([number + 1, number + 2]),
+                    },
+                )
 
         threads = [threading.Thread(target=work, args=(thread,)) for thread in range(8)]
         for thread in threads:
@@ -215,15 +261,17 @@ def test_many_threads_lose_nothing(tmp_path: Path) -> None:
     with spectrace.open(path) as trace:
         assert len(trace) == 8 * 600
         assert trace.gaps == []
-        for thread in range(8):
-            assert [step.step for step in trace if step.request == f"t{thread}"] == list(range(600))
+        for number in range(8):
+            assert [step.step for step in trace if step.request == f"t{number}"] == list(range(600))
 
 
 def test_interleaved_requests_keep_their_order(tmp_path: Path) -> None:
     """Steps of many requests, mixed, are read in the order in which they were given."""
     random = np.random.default_rng(0)
     order = random.integers(0, 50, 3000).tolist()
-    write_trace(tmp_path / "t.spectrace", [step_fields(request=f"r{name}", step=at) for at, name in enumerate(order)])
+    write_trace(
+        tmp_path / "t.spectrace", [step_fields(request=f"r{name}", step=at) for at, name in enumerate(order)]
+    )
     with spectrace.open(tmp_path / "t.spectrace") as trace:
         assert [step.request for step in trace] == [f"r{name}" for name in order]
         assert trace.columns("request").tolist() == [f"r{name}" for name in order]
@@ -274,14 +322,18 @@ _TRACED = textwrap.dedent("""
     writer = TraceWriter(sys.argv[1], {}, flush_interval=3600)
     fields = step_fields()
     arrays = {
-        "request": ["r0"] * 4, "step": np.arange(4), "position": np.arange(4), "num_accepted": np.zeros(4, int),
-        "proposal_ids": np.zeros((4, 3), int), "emitted_ids": (np.zeros(8, int), np.full(4, 2)),
+        "request": ["r0"] * 4, "step": np.arange(4), "position": np.arange(4),
+        "num_accepted": np.zeros(4, int),
+        "proposal_ids": np.zeros((4, 3), int),
+        "emitted_ids": (np.zeros(8, int), np.full(4, 2)),
     }
 
     def record(times):
         for number in range(times):
             writer.step(fields)
-            writer.step(request="r1", step=number, position=1, proposal_ids=[], num_accepted=0, emitted_ids=[1])
+            writer.step(
+                request="r1", step=number, position=1, proposal_ids=[], num_accepted=0, emitted_ids=[1]
+            )
             writer.step(lambda: fields)
             writer.steps(4, arrays)
 

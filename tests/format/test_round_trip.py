@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import spectrace
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+
+import spectrace
 from spectrace.format.fields import FIELD_BY_NAME, LEAVES
 from spectrace.format.headers import deep_merge
 from spectrace.format.records import present_fields
@@ -31,7 +32,8 @@ from tests.strategies import (
 SLOW = settings(
     max_examples=50,
     phases=set(Phase) - {Phase.explain},
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 
 
 @contextmanager
@@ -74,7 +76,9 @@ def test_steps_are_read_as_written(rows: list[Fields], flush_every: int) -> None
 
 @SLOW
 @given(st.lists(steps(), max_size=5), st.integers(0, 2), st.data())
-def test_indices_and_slices_are_those_of_a_list(rows: list[Fields], flush_every: int, data: st.DataObject) -> None:
+def test_indices_and_slices_are_those_of_a_list(
+    rows: list[Fields], flush_every: int, data: st.DataObject
+) -> None:
     """``steps`` answers any index, negative ones included, and any slice as a list would."""
     bound = st.none() | st.integers(-7, 7)
     part = slice(data.draw(bound), data.draw(bound), data.draw(bound.filter(lambda n: n != 0)))
@@ -104,7 +108,9 @@ def test_columns_say_what_steps_say(rows: list[Fields], flush_every: int) -> Non
             found = _column_rows(column, leaf.depth)
             if leaf.key != FIELD_BY_NAME[leaf.field].carrier:
                 # A key that no object of a frame has is no column there.
-                found, expected = ([row if _is_there(row) else None for row in rows] for rows in (found, expected))
+                found, expected = (
+                    [row if _is_there(row) else None for row in rows] for rows in (found, expected)
+                )
             assert same(found, expected), leaf.path
 
 
@@ -263,7 +269,7 @@ def _row_of(leaves: Fields) -> Fields:
 def test_a_batch_reads_as_the_same_steps_one_by_one(
     batches: list[tuple[bool, int, int, int]], is_flushed: bool
 ) -> None:
-    """``steps(num_rows, arrays)``, uniform or ragged, in one frame or several, equals ``step`` for each row."""
+    """``steps(num_rows, arrays)``, uniform or ragged, in one frame or several, equals ``step`` row by row."""
     given_arrays = [
         (rows, _ragged(rows, seed) if is_ragged else _uniform(rows, size, seed))
         for is_ragged, rows, size, seed in batches
@@ -331,7 +337,9 @@ def test_the_header_is_read_with_its_amendments(run: Fields, amendments: list[Fi
 
 @SLOW
 @given(st.lists(requests, max_size=5), st.lists(steps(), max_size=2))
-def test_requests_are_read_in_the_order_they_were_named(given_requests: list[Fields], rows: list[Fields]) -> None:
+def test_requests_are_read_in_the_order_they_were_named(
+    given_requests: list[Fields], rows: list[Fields]
+) -> None:
     """Each request is listed once, by first mention, with what was last said of it."""
     expected: dict[str, Fields] = {}
     for request in given_requests:
@@ -339,7 +347,8 @@ def test_requests_are_read_in_the_order_they_were_named(given_requests: list[Fie
     for row in rows:
         expected.setdefault(row["request"], {"request": row["request"]})
     calls = [
-        ((request["request"],), {k: v for k, v in request.items() if k != "request"}) for request in given_requests
+        ((request["request"],), {k: v for k, v in request.items() if k != "request"})
+        for request in given_requests
     ]
     with written(rows, request=calls) as trace:
         assert trace.requests.names == list(expected)
@@ -411,7 +420,10 @@ def test_token_texts_are_asked_for_once_per_id(tmp_path: Path) -> None:
         asked.append((space, token))
         return None if token == 99 else f"{space}{token}"
 
-    steps_given = [step_fields(draft_ids=[5, None, 6]), step_fields(draft_ids=[6, 7, 8], target_ids=[1, 2, 3, 4])]
+    steps_given = [
+        step_fields(draft_ids=[5, None, 6]),
+        step_fields(draft_ids=[6, 7, 8], target_ids=[1, 2, 3, 4]),
+    ]
     write_trace(tmp_path / "t.spectrace", steps_given, token_text=text)
     assert len(asked) == len(set(asked))
     with spectrace.open(tmp_path / "t.spectrace") as trace:

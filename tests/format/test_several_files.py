@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+
 import spectrace
 from spectrace.errors import TraceError
 from spectrace.testing import step_fields, write_trace
@@ -21,10 +24,18 @@ def ranks(tmp_path: Path) -> list[Path]:
         [],
         [step_fields(request=("b", "shared", "c")[n % 3], step=n, rank=3) for n in range(600)],
     ]
-    requests = [[{"request": "shared", "prompt_ids": [1]}], [], [], [{"request": "b", "prompt_digest": "d"}]]
+    requests: list[list[dict[str, Any]]] = [
+        [{"request": "shared", "prompt_ids": [1]}],
+        [],
+        [],
+        [{"request": "b", "prompt_digest": "d"}],
+    ]
     return [
         write_trace(
-            folder / f"rank{rank}.spectrace", steps[rank], requests=requests[rank], run={"reported": {"rank": rank}}
+            folder / f"rank{rank}.spectrace",
+            steps[rank],
+            requests=requests[rank],
+            run={"reported": {"rank": rank}},
         )
         for rank in range(4)
     ]
@@ -93,8 +104,6 @@ def test_a_damaged_rank_is_named(ranks: list[Path]) -> None:
 
 def test_a_folder_without_traces_is_an_error(tmp_path: Path) -> None:
     """An empty folder, a missing file and a pipe are refused by name, without waiting."""
-    import os
-
     with pytest.raises(TraceError, match=r"holds no \*\.spectrace"):
         spectrace.open(tmp_path)
     with pytest.raises(TraceError, match="cannot be read"):

@@ -19,10 +19,10 @@ from safetensors.torch import load_file, save_file  # noqa: E402
 from spectrace.checkpoint.config import Config  # noqa: E402
 from spectrace_eagle3.config import read_config  # noqa: E402
 from spectrace_eagle3.head import Eagle3Head  # noqa: E402
-from spectrace_eagle3.tree import Chain, DynamicTree, StaticTree  # noqa: E402
+from spectrace_eagle3.tree import Chain, DynamicTree, Plan, StaticTree  # noqa: E402
 
 EOS = 1
-PLANS = {
+PLANS: dict[str, Plan] = {
     "chain": Chain(4),
     "dynamic": DynamicTree(topk=4, depth=4, num_nodes=14),
     "static": StaticTree(((0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (0, 0, 0), (0, 0, 0, 0))),
@@ -94,7 +94,9 @@ def random_weights(config: dict[str, Any], num_taps: int = 3, seed: int = 0) -> 
     return weights
 
 
-def write_draft(folder: Path, config: dict[str, Any], weights: dict[str, Any], naming: str = "midlayer") -> Path:
+def write_draft(
+    folder: Path, config: dict[str, Any], weights: dict[str, Any], naming: str = "midlayer"
+) -> Path:
     """A checkpoint folder; naming is `midlayer` or `layers.0`."""
     folder.mkdir(parents=True)
     (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")

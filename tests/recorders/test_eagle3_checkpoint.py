@@ -217,7 +217,9 @@ def test_what_does_not_fit_is_a_sentence(tmp_path: Path, name: str, change: Any,
         (config_json(hidden_size=64), "is missing, and the target's are 32 wide"),
     ],
 )
-def test_a_config_that_cannot_run_is_a_sentence(tmp_path: Path, config: dict[str, Any], sentence: str) -> None:
+def test_a_config_that_cannot_run_is_a_sentence(
+    tmp_path: Path, config: dict[str, Any], sentence: str
+) -> None:
     """What config.json lacks, or asks for in vain, is named."""
     folder = write_draft(tmp_path / "draft", config, random_weights(config_json()))
     with pytest.raises(CheckpointError) as error:

@@ -1,4 +1,4 @@
-"""What the decoder generates is what the target generates alone, whatever is proposed, on chains and trees."""
+"""What the decoder generates is what the target generates alone, whatever is proposed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from spectrace_eagle3 import Chain, DynamicTree, Eagle3Decoder, Sampler, decoder, generate_alone, load_draft  # noqa: E402
-from spectrace_eagle3.proposal import Proposal  # noqa: E402
+from spectrace_eagle3.proposal import Proposal, propose  # noqa: E402
 from spectrace_eagle3.target import Target  # noqa: E402
 from tests.recorders.eagle3_zoo import (  # noqa: E402
     EOS,
@@ -35,7 +35,9 @@ TIE = 1e-3
 """Logits that far apart may be ordered either way by rounding."""
 
 
-def _assert_equal_up_to_ties(model: Any, prompt: Sequence[int], found: Sequence[int], alone: Sequence[int]) -> None:
+def _assert_equal_up_to_ties(
+    model: Any, prompt: Sequence[int], found: Sequence[int], alone: Sequence[int]
+) -> None:
     """The same tokens; where the first differs, the target's two choices there must be a tie."""
     if list(found) == list(alone):
         return
@@ -77,11 +79,11 @@ def test_generating_alone_is_what_transformers_generates() -> None:
 
 
 class _Oracle:
-    """Replaces some proposed tokens with those of the target's text, so that random drafts are accepted too."""
+    """Replaces some proposed tokens with those of the target's text: random drafts are accepted too."""
 
     def __init__(self, text: Sequence[int]) -> None:
         self._text = list(text)
-        self._propose = decoder.propose
+        self._propose = propose
         self._calls = 0
 
     def __call__(self, rows: Any, *args: Any) -> Proposal:

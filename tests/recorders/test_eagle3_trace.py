@@ -29,7 +29,7 @@ from tests.recorders.eagle3_zoo import (  # noqa: E402
 pytestmark = pytest.mark.engine
 
 NEW_TOKENS = 24
-TOLERANCE = {"atol": 2e-3, "rtol": 1e-3}
+TOLERANCE: dict[str, Any] = {"atol": 2e-3, "rtol": 1e-3}
 
 
 class Recorded:
@@ -41,9 +41,7 @@ class Recorded:
         draft = load_draft(spectrace_demo.eagle3_path(), bundled_target())
         self.prompts = [prompt_ids(0), prompt_ids(5)]
         with (
-            Eagle3Decoder(
-                bundled_target(), draft, plan, sampler=self.sampler, eos_ids=[EOS]
-            ) as decoder,
+            Eagle3Decoder(bundled_target(), draft, plan, sampler=self.sampler, eos_ids=[EOS]) as decoder,
             Eagle3Recorder(path, decoder, tokenizer=bundled_tokenizer(), strict=True) as recorder,
         ):
             self.outputs = [
@@ -51,7 +49,7 @@ class Recorded:
                 for number, ids in enumerate(self.prompts)
             ]
         self.table = draft.vocab.table.tolist()
-        self.trace = spectrace.open(path)
+        self.trace: Any = spectrace.open(path)
         self.is_chain = isinstance(plan, Chain)
         self.depth = plan.depth
 
@@ -89,7 +87,7 @@ def _verified(step: Any) -> Iterator[tuple[int, int]]:
 
 
 def test_steps_join_to_the_generated_text(recorded: Recorded) -> None:
-    """Numbers, positions and emitted tokens follow each other without a gap; the first step is the prompt's."""
+    """Numbers, positions and tokens follow each other without a gap; the first step is the prompt's."""
     for number, output in enumerate(recorded.outputs):
         steps = recorded.steps(number)
         assert [token for step in steps for token in step.emitted_ids] == output
@@ -106,7 +104,7 @@ def test_steps_join_to_the_generated_text(recorded: Recorded) -> None:
 
 
 def test_accepted_counts_follow_from_the_ids(recorded: Recorded) -> None:
-    """The accepted path leads down from the root and spells what was emitted, the target's own token after it."""
+    """The accepted path leads down from the root and spells what was emitted; the target's token ends it."""
     assert 0 < recorded.trace.counts.accepted < recorded.trace.counts.drafted
     for step in recorded.trace:
         n, ids = step.num_accepted, step.proposal_ids
@@ -136,7 +134,7 @@ def test_accepted_counts_follow_from_the_ids(recorded: Recorded) -> None:
 
 
 def test_target_values_are_those_of_one_forward_over_the_text(recorded: Recorded) -> None:
-    """Picks, gaps and alternatives at every verified row, log-probability and rank of what was proposed there."""
+    """Picks, gaps, alternatives at every verified row; log-probability and rank of what was proposed."""
     for number in range(2):
         logits = recorded.logits(number)
         logp = logits.log_softmax(-1)
@@ -232,7 +230,7 @@ def test_the_reference_holds_every_boundary_of_the_first_prompt(recorded: Record
     compared = 0
     for tap in recorded.steps(0)[0].taps:
         row = next(row for row in rows[tap.boundary] if row.position == tap.position)
-        np.testing.assert_allclose(tap.projections, row.projections, **TOLERANCE)
+        np.testing.assert_allclose(tap.projections, row.projections or (), **TOLERANCE)
         compared += 1
     assert compared == 3 * len(rows[0])
 
@@ -263,7 +261,8 @@ def test_the_header_says_what_ran(recorded: Recorded) -> None:
 def test_token_texts_are_in_the_trace(recorded: Recorded) -> None:
     """A raw id reads like the target id that it stands for."""
     step = next(step for step in recorded.trace if step.proposal_ids)
-    for raw, mapped in zip(step.draft_ids, step.proposal_ids, strict=True):
+    for raw, mapped in zip(step.draft_ids or (), step.proposal_ids, strict=True):
+        assert raw is not None
         text = recorded.trace.token_text(mapped)
         assert text == recorded.trace.token_text(raw, draft=True)
         assert text is not None

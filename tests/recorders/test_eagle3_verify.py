@@ -57,7 +57,9 @@ def _assert_distributed(counts: Counter[int], p: Any) -> None:
 P = torch.tensor([[0.5, 0.2, 0.2, 0.1, 0.0], [0.1, 0.3, 0.1, 0.3, 0.2]], dtype=torch.float64)
 
 
-@pytest.mark.parametrize("q", [[0.2, 0.2, 0.2, 0.2, 0.2], [0.05, 0.0, 0.05, 0.0, 0.9], [0.5, 0.2, 0.2, 0.1, 0.0]])
+@pytest.mark.parametrize(
+    "q", [[0.2, 0.2, 0.2, 0.2, 0.2], [0.05, 0.0, 0.05, 0.0, 0.9], [0.5, 0.2, 0.2, 0.1, 0.0]]
+)
 def test_a_drawn_chain_keeps_the_distribution_of_the_target(q: list[float]) -> None:
     """Whatever the draft's distribution, the first token follows the target's."""
     sampler, draft = Sampler(1.0, seed=11), torch.tensor([q], dtype=torch.float64)
@@ -90,7 +92,9 @@ def test_the_token_after_an_accepted_one_follows_its_own_row() -> None:
     for _ in range(DRAWS):
         decision = verify_candidates(proposal, rows, sampler)
         if decision.path and decision.path[0] == 0:
-            counts[proposal.target_ids[decision.path[1]] if len(decision.path) > 1 else decision.token_id] += 1
+            counts[
+                proposal.target_ids[decision.path[1]] if len(decision.path) > 1 else decision.token_id
+            ] += 1
     assert counts.total() > DRAWS / 3
     _assert_distributed(counts, P[1])
 
@@ -114,7 +118,7 @@ def test_greedy_follows_the_path_that_matches() -> None:
     ],
 )
 def test_processors_keep_what_they_should(sampler: Sampler, kept: list[int]) -> None:
-    """Temperature divides; top-k and top-p leave the best choices, the one that reaches the share included."""
+    """Temperature divides; top-k and top-p leave the best, the one that reaches the share included."""
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
     found = sampler.processed(logits)[0]
     assert found.isfinite().nonzero().flatten().tolist() == kept

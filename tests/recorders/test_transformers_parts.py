@@ -16,6 +16,7 @@ pytestmark = pytest.mark.engine
 from spectrace_transformers.facts import eos_ids  # noqa: E402
 from spectrace_transformers.reduction import (  # noqa: E402
     Pack,
+    Workspace,
     num_nonfinite,
     reduce_logits,
     top_choices,
@@ -54,7 +55,7 @@ def test_top_choices_of_a_wide_row_with_few_possible_tokens() -> None:
 def test_nonfinite_values_are_counted_by_row() -> None:
     """NaN and both infinities count, ordinary numbers do not."""
     rows = torch.tensor([[1.0, torch.nan, torch.inf], [0.0, -torch.inf, 3e38], [1.0, 2.0, -3e38]])
-    assert num_nonfinite(rows).tolist() == [2, 1, 0]
+    assert num_nonfinite(rows, torch.empty(3, 3)).tolist() == [2, 1, 0]
 
 
 def test_a_pack_arrives_as_it_was_sent() -> None:
@@ -78,7 +79,7 @@ def test_two_widths_are_compared_over_the_shared_tokens() -> None:
     torch.manual_seed(0)
     target, draft, proposal = torch.randn(3, 12), torch.randn(2, 10), torch.tensor([3, 9])
     pack = Pack(torch.device("cpu"))
-    reduce_logits(pack, proposal, target, draft, 2, masked=False)
+    reduce_logits(pack, Workspace(), proposal, target, draft, 2, masked=False)
     arrays = pack.send()()
     p, q = target.softmax(-1)[:2, :10], draft.softmax(-1)
     assert np.allclose(arrays["overlaps"], torch.minimum(p, q).sum(-1), atol=1e-6)

@@ -121,8 +121,10 @@ def _cliff(facts: Facts, places: Places) -> Iterator[Outcome]:
     yield Finding(
         id="batch/row-cliff",
         strength=Strength.STRONG,
-        summary=f"Acceptance changes at batch row {best[1]:,}: {below[0].value:.2f} below it, {above[0].value:.2f} from it on.",
-        advice="Run the same prompts one at a time; look at padding and at kernels that treat rows in groups.",
+        summary=f"Acceptance changes at batch row {best[1]:,}: {below[0].value:.2f} below it, "
+        f"{above[0].value:.2f} from it on.",
+        advice="Run the same prompts one at a time; look at padding and at kernels that treat rows in "
+        "groups.",
         evidence={
             "row": best[1],
             "alpha1_below": below[0],
@@ -134,7 +136,7 @@ def _cliff(facts: Facts, places: Places) -> Iterator[Outcome]:
 
 
 def _window(cut: int, last: int) -> tuple[int, int]:
-    """The neighbourhood in which a cut is judged: everything in a small batch, a bin each way in a large one."""
+    """Where a cut is judged: everything in a small batch, a bin each way in a large one."""
     return (0, last) if last <= _FEW_ROWS else (cut - _BIN, min(cut + _BIN, last))
 
 

@@ -1,7 +1,7 @@
 """A few thousand steps as arrays: per row, per draft token, per place where the target picked.
 
-Owns the reading of ragged columns, also of damaged ones: a list of the wrong length is unknown, never shifted.
-Says what was reached. Knows no rule.
+Owns the reading of ragged columns, also of damaged ones: a list of the wrong length is unknown, never
+shifted. Says what was reached. Knows no rule.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
 
     Args:
         trace: an open trace.
-        paths: the columns wanted, by `Leaf.path`; each with the number of steps it is wanted of, None for all.
+        paths: the columns wanted, by `Leaf.path`, and of how many steps; None for all.
     """
     base = request_base = 0
     for part in trace.parts:

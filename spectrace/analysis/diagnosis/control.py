@@ -1,4 +1,4 @@
-"""What a second trace of the same prompts adds: a control run, another engine, an older version, another precision.
+"""What a second trace of the same prompts adds: a control, another engine, version or precision.
 
 Pure functions over the facts of both. Texts are compared up to the first difference and no further.
 """
@@ -109,7 +109,8 @@ def judge_metrics(facts: Facts, control: Facts) -> Iterator[Outcome]:
         yield Finding(
             id="metrics/formula",
             strength=Strength.CERTAIN,
-            summary=f"Which run is ahead depends on the formula: pooled {pooled[0]:.2f} against {pooled[1]:.2f}, "
+            summary=f"Which run is ahead depends on the formula: pooled {pooled[0]:.2f} against "
+            f"{pooled[1]:.2f}, "
             f"mean of the requests {means[0]:.2f} against {means[1]:.2f}.",
             advice="Compare request by request; long requests weigh more in the pooled number.",
             evidence=evidence,
@@ -129,7 +130,8 @@ def judge_regression(facts: Facts, control: Facts, num_pairs: int) -> Iterator[O
     if num_pairs < MIN_PROMPTS or not facts.sample.is_enough or not control.sample.is_enough:
         yield NotChecked(
             id="drift/regression",
-            reason=f"{num_pairs} common prompts; at least {MIN_PROMPTS} and 200 proposals in each trace are needed",
+            reason=f"{num_pairs} common prompts; at least {MIN_PROMPTS} and 200 proposals in each trace "
+            "are needed",
         )
         return
     differing = differing_fields(facts.run_mapping, control.run_mapping)
@@ -146,7 +148,8 @@ def judge_regression(facts: Facts, control: Facts, num_pairs: int) -> Iterator[O
             strength=Strength.STRONG,
             summary=f"On the same prompts the first draft token is accepted {a.value:.2f} of the time, "
             f"in the control {b.value:.2f}.",
-            advice=f"Change back one by one what differs: {', '.join(differing[:5]) or 'nothing in the headers'}.",
+            advice="Change back one by one what differs: "
+            f"{', '.join(differing[:5]) or 'nothing in the headers'}.",
             evidence=evidence,
         )
 
@@ -179,7 +182,8 @@ def judge_precision(facts: Facts, control: Facts) -> Iterator[Outcome]:
         yield Finding(
             id="weights/precision",
             strength=Strength.STRONG,
-            summary=f"Acceptance follows the draft's precision: {low.value:.2f} with {min(bits, other_bits)} bits, "
+            summary=f"Acceptance follows the draft's precision: {low.value:.2f} with "
+            f"{min(bits, other_bits)} bits, "
             f"{high.value:.2f} with {max(bits, other_bits)}.",
             advice="Keep the draft, or at least its head, in the higher precision.",
             evidence=evidence,

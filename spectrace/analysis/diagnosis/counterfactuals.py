@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from spectrace.analysis.diagnosis import cost, tree
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.id_map import MapTally, Table
 from spectrace.analysis.diagnosis.verdict import Counterfactual
 from spectrace.analysis.diagnosis.verification import VerifierTally
-from spectrace.analysis.diagnosis.vocab_map import MapTally, Table
 from spectrace.analysis.intervals import Share
 
 
@@ -59,11 +59,8 @@ def _expected(facts: Facts) -> Iterator[Counterfactual]:
         full = tally.agreement
     if not full.trials or full.rate is None or full.observed_rate is None:
         return
-    is_below = full.observed_rate < full.rate - _FAR
-    is_above = full.observed_rate > full.rate + _FAR
-    blame = (
-        "look at verifier, positions or state" if is_below or is_above else "the verifier does what it should"
-    )
+    is_far = abs(full.observed_rate - full.rate) > _FAR or tally.refuses_the_sure
+    blame = "look at verifier, positions or state" if is_far else "the verifier does what it should"
     summary = f"accepted {full.observed_rate:.3f} of the judged tokens, expected {full.rate:.3f}: {blame}"
     evidence = {"observed": Share(full.observed, full.trials), "expected": full.rate}
     if tally.ignoring.trials and not tally.is_greedy:

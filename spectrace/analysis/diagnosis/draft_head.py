@@ -13,9 +13,9 @@ import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.id_map import Table
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
-from spectrace.analysis.diagnosis.vocab_map import Table
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
 from spectrace.format.records import Run
@@ -104,7 +104,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     if facts.run.method in ("ngram", "suffix"):
         yield Cleared(id="draft-head", summary="a lookup has no head")
         return
-    found = [*_not_loaded(facts), *_overwritten(facts), *_untrained(facts), *_constant(facts)]
+    found = [*_not_loaded(facts), *_overwritten(facts), *_constant(facts), *_untrained(facts)]
     seen: dict[str, Finding] = {}
     for finding in found:
         seen.setdefault(finding.id, finding)
@@ -219,7 +219,7 @@ def _untrained(facts: Facts) -> Iterator[Finding]:
 
 
 def _poisson_top(mean: float) -> float:
-    """A count that chance exceeds about once in a thousand times, by the normal approximation and one more."""
+    """A count that chance exceeds about once in a thousand times: normal approximation, and one more."""
     return mean + 3.1 * math.sqrt(mean) + 1
 
 

@@ -55,7 +55,7 @@ def falling_p(values: Sequence[float]) -> float:
     """One-sided p of a falling trend. Source: Mann 1945, Kendall 1975, normal approximation, no ties.
 
     >>> round(falling_p([5, 4, 3, 2, 1, 0]), 4), round(falling_p([1, 2, 3, 4, 5, 6]), 2)
-    (0.0042, 1.0)
+    (0.0043, 1.0)
     """
     n = len(values)
     array = np.asarray(values, np.float64)
@@ -74,7 +74,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     if len(windows) < _MIN_WINDOWS:
         yield NotChecked(
             id="drift/over-time",
-            reason="the recording is shorter than fifty minutes",
+            reason="shorter than an hour",
             how=f"record {_MIN_WINDOWS} windows of ten minutes",
         )
         return
@@ -91,8 +91,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         yield Finding(
             id="drift/over-time",
             strength=Strength.STRONG if facts.has_prompts else Strength.HINT,
-            summary=f"Acceptance falls over the uptime: accept length {values[0]:.2f} at first, {values[-1]:.2f} at last.",
-            advice="Restart and look whether it comes back; if the mix of prompts changed, compare equal prompts.",
+            summary=f"Acceptance falls over the uptime: accept length {values[0]:.2f} at first, "
+            f"{values[-1]:.2f} at last.",
+            advice="Restart and look whether it comes back; if the mix of prompts changed, compare equal "
+            "prompts.",
             evidence=evidence,
         )
     else:

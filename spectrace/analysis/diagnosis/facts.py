@@ -54,6 +54,8 @@ class Facts:
     prompts: Sequence[Sequence[int]] = ()
     """Prompt ids of the first requests that have any."""
     tallies: dict[type, Any] = field(default_factory=dict)
+    fields: frozenset[str] = frozenset()
+    """Columns that any step has, of those that were read."""
     request_names: Callable[[Sequence[int]], list[str]] = lambda numbers: []
     """Names of requests by their number within the whole trace."""
 
@@ -82,13 +84,23 @@ class Facts:
         """
         capture = self.run.capture
         reasons = {} if capture is None else capture.unavailable
+        missing = tuple(name for name in missing if not self.has(name)) or missing
         given = next((reasons[name] for name in missing if name in reasons), None)
         reason = f"no {', no '.join(missing)}" if given is None else given
         return NotChecked(id=id_, reason=reason, how=how, missing=missing)
 
+    def has(self, name: str) -> bool:
+        """Whether any step has a field, or the header has it, by its path."""
+        if name in self.fields or any(path.startswith(f"{name}.") for path in self.fields):
+            return True
+        value: Any = self.run_mapping
+        for key in name.split("."):
+            value = value.get(key) if isinstance(value, Mapping) else None
+        return value is not None or (name == "reference" and bool(self.references))
+
     @property
     def shares_vocabulary(self) -> bool:
-        """The draft is a model or a lookup of its own: it has the target's ids and is fed no hidden states."""
+        """The draft is a model or a lookup of its own, with the target's ids and without its states."""
         return self.run.method in SHARED_VOCABULARY
 
 
@@ -96,9 +108,7 @@ SHARED_VOCABULARY = ("draft_model", "early_exit", "ngram", "suffix")
 """Methods whose draft has the target's vocabulary unless a table says otherwise, and is fed tokens only."""
 
 
-def collect(
-    trace: Trace, kinds: Sequence[type[Tally]], on_progress: Callable[[int], None] | None = None
-) -> Facts:
+def collect(trace: Trace, kinds: Sequence[type], on_progress: Callable[[int], None] | None = None) -> Facts:
     """Reads a trace once.
 
     Args:
@@ -107,11 +117,14 @@ def collect(
         on_progress: told how many steps have been read.
     """
     run = trace.run
-    tallies: dict[type, Any] = {kind: kind(run) for kind in dict.fromkeys([Sample, *kinds])}
+    classes: list[Any] = list(dict.fromkeys([Sample, *kinds]))
+    tallies: dict[type, Any] = {kind: kind(run) for kind in classes}
     read = 0
+    fields: set[str] = set()
     for block in blocks(trace, _paths(list(tallies))):
         for counted in tallies.values():
             counted.add(block)
+        fields.update(block.columns)
         read += block.num_rows
         if on_progress is not None:
             on_progress(read)
@@ -127,6 +140,7 @@ def collect(
         token_texts=_token_texts(trace),
         prompts=prompts,
         tallies=tallies,
+        fields=frozenset(fields),
         request_names=lambda numbers: _names(trace, numbers),
     )
 

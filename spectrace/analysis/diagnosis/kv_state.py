@@ -106,10 +106,10 @@ def _target(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     wrong = {offset: count for offset, count in tally.offsets.items() if offset != usual}
     total = sum(tally.offsets.values())
     if not wrong:
-        words = "equals" if usual == 0 else "is one below"
+        words = "the committed length" if usual == 0 else "one token less"
         yield Cleared(
             id="kv-state/target-length",
-            summary=f"the target's cache {words} the committed length in all {total:,} steps",
+            summary=f"the target's cache holds {words} in all {total:,} steps",
         )
         return
     steps = sorted(step for offset in wrong for step in tally.offset_steps[offset].steps)

@@ -127,9 +127,7 @@ def _after_eos(facts: Facts) -> Iterator[Outcome]:
             steps=tally.steps.steps,
         )
     else:
-        yield Cleared(
-            id="metrics/after-eos", summary="no tokens after the end are counted", evidence=evidence
-        )
+        yield Cleared(id="metrics/after-eos", summary="nothing counted after the end", evidence=evidence)
 
 
 def _reported(facts: Facts) -> Iterator[Outcome]:
@@ -167,17 +165,19 @@ def _matched(name: str, value: float, known: Mapping[str, tuple[float | None, st
             id="metrics/formula", summary=f"the reported {value:g} is per cent of accepted / drafted"
         )
     if matches:
-        own, formula = known[matches[0]]
+        formula = known[matches[0]][1]
         return Finding(
             id="metrics/formula",
             strength=Strength.CERTAIN,
             summary=f"The reported {name} {value:g} is another formula over the same steps: {formula}.",
-            advice=f"Compare only equal formulas; 1 + accepted / proposals is {known['accept_length_pooled'][0]:.3f} here.",
+            advice="Compare only equal formulas; 1 + accepted / proposals is "
+            f"{known['accept_length_pooled'][0]:.3f} here.",
             evidence=evidence,
         )
     return NotChecked(
         id="metrics/formula",
-        reason=f"no formula over these steps gives the reported {value:g}; it may cover other steps (a server's "
+        reason=f"no formula over these steps gives the reported {value:g}; it may cover other steps (a "
+        "server's "
         "average since start)",
     )
 

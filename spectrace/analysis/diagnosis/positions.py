@@ -1,7 +1,8 @@
 """Is the draft run at the right positions, with the rotary settings of its checkpoint?
 
-Conventions differ: the first draft token may be made at the index of the last committed token or one before it. A
-distance that changes within a run, steps that do not go up by one, and distances no engine uses are faults.
+Conventions differ: the first draft token may be made at the index of the last committed token or one before
+it. A distance that changes within a run, steps that do not go up by one, and distances no engine uses are
+faults.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ _CONVENTIONS: Mapping[str, tuple[int, ...]] = {
     "eagle3": (-2, -1),
     "mtp": (-2, -1),
 }
-"""Method -> position of the first draft pass less committed length. A draft model reads the last committed token at
-its index; EAGLE and MTP read it beside the state of the token before it (vLLM
+"""Method -> position of the first draft pass less committed length. A draft model reads the last
+committed token at its index; EAGLE and MTP read it beside the state of the token before it (vLLM
 ``v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py``: ids shifted left, positions not)."""
 _ANY = (-2, -1, 0)
 _PARALLEL = ("medusa", "dflash")
@@ -107,7 +108,8 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
     if usual not in allowed:
         shift = min((usual - offset for offset in allowed), key=abs)
         yield _shifted(
-            f"The draft is run {abs(shift)} position{'s' if abs(shift) > 1 else ''} too {'late' if shift > 0 else 'early'}.",
+            f"The draft is run {abs(shift)} position{'s' if abs(shift) > 1 else ''} too "
+            f"{'late' if shift > 0 else 'early'}.",
             "Give the draft the position of the token it reads.",
             {"shift": shift, "first_position_less_committed": offsets, "n": total},
             tally.offset_steps[usual].steps,
@@ -128,7 +130,8 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
     else:
         yield Cleared(
             id="positions/shifted",
-            summary=f"the draft starts at committed length {usual:+d} in all {total:,} steps and goes up by one",
+            summary=f"the draft starts at committed length {usual:+d} in all {total:,} steps and goes up "
+            "by one",
             evidence={"first_position_less_committed": usual, "n": total},
         )
 
@@ -170,7 +173,8 @@ def _rotary(facts: Facts) -> Iterator[Outcome]:
         yield Finding(
             id="positions/rotary-config",
             strength=Strength.CERTAIN,
-            summary=f"The draft runs with other rotary settings than its checkpoint declares: {', '.join(differing)}.",
+            summary="The draft runs with other rotary settings than its checkpoint declares: "
+            f"{', '.join(differing)}.",
             advice="Run the draft with the settings of its own config, not the target's.",
             evidence={key: {"used": pair[0], "declared": pair[1]} for key, pair in differing.items()},
         )

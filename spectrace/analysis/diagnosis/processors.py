@@ -1,4 +1,4 @@
-"""Do penalties, grammars and other logits processors see each committed token once, and every position masked?"""
+"""Do logits processors see each committed token once, and is every position under a grammar masked?"""
 
 from __future__ import annotations
 
@@ -149,7 +149,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         yield Finding(
             id="processors/mask-skipped",
             strength=Strength.CERTAIN,
-            summary="Tokens under a grammar were verified without its mask, behind a segment boundary inside a step.",
+            summary="Tokens under a grammar were verified without its mask, behind a segment boundary "
+            "inside a step.",
             advice="Switch the mask on from the token after the boundary, not from the next step.",
             evidence={"steps_affected": tally.unmasked.count, "steps_with_mask": tally.masked_steps},
             steps=tally.unmasked.steps,

@@ -1,7 +1,7 @@
 """Are the log-probabilities that the engine hands out those it computed?
 
-The trace has no field of its own for them: a recorder may add ``reported_logprobs`` to a step, one number for each
-committed token, and they are compared with the recorded log p of the accepted draft tokens.
+The trace has no field of its own for them: a recorder may add ``reported_logprobs`` to a step, one number
+for each committed token, and they are compared with the recorded log p of the accepted draft tokens.
 """
 
 from __future__ import annotations

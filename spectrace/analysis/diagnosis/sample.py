@@ -44,7 +44,7 @@ class PerRequest:
 
     @property
     def values(self) -> Array:
-        """[requests]"""
+        """One number for each request, [requests]."""
         return self._values[: self._size]
 
 

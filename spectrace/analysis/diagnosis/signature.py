@@ -6,7 +6,7 @@ import math
 
 from spectrace.analysis.diagnosis.draft_head import HeadTally
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.vocab_map import Table
+from spectrace.analysis.diagnosis.id_map import Table
 
 _DEAD, _LOW, _COLLAPSED = 0.05, 0.35, 0.30
 

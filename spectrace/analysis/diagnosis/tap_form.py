@@ -1,8 +1,8 @@
 """Are the hidden states that the draft is fed in the form it was trained with?
 
-Fingerprints tell apart: normed or not, rotated, without their residual, in another order, of another width, stale,
-right in the prompt and wrong after it. Where none of these fits, it says so and asks for one training row.
-Fingerprints are 32 projections: cosines of different states carry noise of about .18 a row.
+Fingerprints tell apart: normed or not, rotated, without their residual, in another order, of another width,
+stale, right in the prompt and wrong after it. Where none of these fits, it says so and asks for one
+training row. Fingerprints are 32 projections: cosines of different states carry noise of about .18 a row.
 """
 
 from __future__ import annotations
@@ -12,20 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.fingerprints import Comparison, Match, TapTally, compare, cosine
-from spectrace.analysis.diagnosis.sample import MIN_STEPS
+from spectrace.analysis.diagnosis.fingerprints import TapTally
+from spectrace.analysis.diagnosis.reference import Comparison, Match, compare, cosine
 from spectrace.analysis.diagnosis.tap_layer import SAME
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
-from spectrace.format.records import Run
 
 _DIFFERENT = 0.9
 """Cosine below which a state is not the reference's in any precision."""
 _UNRELATED = 0.35
-"""Cosine of fingerprints that unrelated states may reach: two standard deviations of the projections' noise."""
+"""Cosine that unrelated fingerprints may reach: two standard deviations of the projections' noise."""
 _STEADY = 0.05
 """Relative spread of RMS over rows that a norm leaves."""
 _NORM_RATIO = 2.0
@@ -35,44 +33,18 @@ _KEPT = 0.5
 """Least correlation of inner products between rows that a rotation leaves in 32 projections."""
 _SAME_RMS = 0.01
 _RESIDUAL = 0.02
-_LOW, _NORMAL, _COLLAPSED = 0.35, 0.35, 0.30
+_LOW = 0.35
 _TRAINED_WELL = 0.6
 
 
-class FeedbackTally:
-    """RMS of the draft's first input and of the state fed back to it."""
-
-    FIELDS = ("draft_inputs.rms", "proposal_ids", "flags", "num_accepted", "emitted_ids", "parents")
-
-    def __init__(self, run: Run) -> None:
-        self.steps = 0
-        self.first = self.second = 0.0
-        self.log_ratio = 0.0
-
-    def add(self, block: Block) -> None:
-        """Counts a block."""
-        zeros = np.zeros(block.num_rows, np.int64)
-        first, second = block.element("draft_inputs.rms", zeros), block.element("draft_inputs.rms", zeros + 1)
-        if first is None or second is None:
-            return
-        rows = block.is_real & first.known & second.known & (first.values > 0) & (second.values > 0)
-        rows &= np.isfinite(first.values) & np.isfinite(second.values)
-        self.steps += int(rows.sum())
-        self.first += float(first.values[rows].sum())
-        self.second += float(second.values[rows].sum())
-        self.log_ratio += float(np.log(second.values[rows] / first.values[rows]).sum())
-
-
 def judge(facts: Facts) -> Iterator[Outcome]:
-    """Width, order, staleness, form, feedback."""
+    """Width, order, staleness, form."""
     yield from _width(facts)
     yield from _order(facts)
     yield from _stale(facts)
     compared = compare(facts)
     if compared is None and facts.shares_vocabulary:
-        yield Cleared(
-            id="tap-form", summary=f"a draft of the kind {facts.run.method} is fed no hidden states"
-        )
+        yield Cleared(id="tap-form", summary="the draft is fed no hidden states")
     elif compared is None:
         yield facts.not_recorded(
             "tap-form",
@@ -82,7 +54,6 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         )
     else:
         yield from _form(facts, compared)
-    yield from _feedback(facts)
 
 
 def _width(facts: Facts) -> Iterator[Outcome]:
@@ -121,8 +92,10 @@ def _order_finding(evidence: dict[str, Any]) -> Finding:
     return Finding(
         id="tap-form/order",
         strength=Strength.CERTAIN,
-        summary="The states of the tapped layers are joined in another order than the draft was trained with.",
-        advice="Concatenate them in the order of the training config, lowest layer first unless it says otherwise.",
+        summary="The states of the tapped layers are joined in another order than the draft was trained "
+        "with.",
+        advice="Concatenate them in the order of the training config, lowest layer first unless it says "
+        "otherwise.",
         evidence=evidence,
     )
 
@@ -137,7 +110,8 @@ def _stale(facts: Facts) -> Iterator[Outcome]:
             id="tap-form/stale-rows",
             strength=Strength.STRONG,
             summary="States of one token were fed again for another, or are all zero: the buffer is stale.",
-            advice="Check which rows of the state buffer are gathered after a rejection and for a new request.",
+            advice="Check which rows of the state buffer are gathered after a rejection and for a new "
+            "request.",
             evidence={"rows_repeated_or_zero": share, "zero_rows": tally.zero},
             steps=tally.stale_steps,
         )
@@ -224,7 +198,7 @@ def _prefill_decode(compared: Comparison) -> Finding | None:
 
 
 def _norm(match: Match, rows: Array, rms: Array, there: Array) -> Finding | None:
-    """One side has the constant RMS of a norm, the other has not, and they point the same way more or less."""
+    """One side has the constant RMS of a norm, the other has not, and they point much the same way."""
     own = match.rms[there]
     if not len(own) or not (
         np.isfinite(own).all() and np.isfinite(rms).all() and (rms > 0).all() and (own > 0).all()
@@ -280,8 +254,10 @@ def _rotated(match: Match, rows: Array, rms: Array, there: Array) -> Finding | N
     return Finding(
         id="tap-form/rotated",
         strength=Strength.CERTAIN if _spread_of(rms) > 2 * _SAME_RMS else Strength.STRONG,
-        summary="Every hidden state has the length of the reference's and another direction: an orthogonal rotation.",
-        advice="A rotated (quantised) target needs the inverse rotation before the draft, or a draft trained on it.",
+        summary="Every hidden state has the length of the reference's and another direction: an orthogonal "
+        "rotation.",
+        advice="A rotated (quantised) target needs the inverse rotation before the draft, or a draft "
+        "trained on it.",
         evidence={
             "boundary": match.declared,
             "cosine": likeness,
@@ -305,6 +281,13 @@ def _gram_likeness(a: Array, b: Array) -> float:
 def _residual(compared: Comparison, match: Match) -> Finding | None:
     """The reference less an earlier boundary gives the tap: the residual stream was left out."""
     rows, _, there = compared.reference_rows(match, match.declared)
+    own = np.linalg.norm(match.rows[there], axis=1)
+    if there.any() and (own > 0).all():
+        apart = np.linalg.norm(match.rows[there] - rows[there], axis=1)
+        if float((apart / own).mean()) < _RESIDUAL:
+            return (
+                None  # it is the reference; a boundary of small states, the embeddings say, changes nothing
+            )
     for boundary in compared.boundaries:
         if boundary == match.declared:
             continue
@@ -337,13 +320,15 @@ def _unknown(facts: Facts, compared: Comparison) -> Finding | None:
     if min(compared.best_cosine) >= _DIFFERENT or not is_complete:
         return None
     sample, trained = facts.sample, (facts.run.training or {}).get("first_position_accuracy")
-    is_promised = isinstance(trained, (int, float)) and trained >= _TRAINED_WELL
-    is_low = (sample.alpha1.value or 0) < _LOW or (is_promised and sample.alpha1.high < trained)
+    promised = float(trained) if isinstance(trained, (int, float)) else 0.0
+    is_promised = promised >= _TRAINED_WELL
+    is_low = (sample.alpha1.value or 0) < _LOW or (is_promised and sample.alpha1.high < promised)
     is_strong = sample.is_enough and is_low and (is_promised or trained is None)
     return Finding(
         id="tap-form/unknown",
         strength=Strength.STRONG if is_strong else Strength.HINT,
-        summary="The hidden states fed to the draft differ from the target's at every layer, and no known form "
+        summary="The hidden states fed to the draft differ from the target's at every layer, and no known "
+        "form "
         "explains it: training and serving inputs differ.",
         advice="Compare with one training row: the state of one token as the draft saw it in training.",
         evidence={
@@ -355,43 +340,3 @@ def _unknown(facts: Facts, compared: Comparison) -> Finding | None:
         },
         steps=sorted(set(match.steps))[:5],
     )
-
-
-def _feedback(facts: Facts) -> Iterator[Outcome]:
-    tally, sample = facts.of(FeedbackTally), facts.sample
-    if not tally.steps:
-        if sample.depth > 1 and not facts.shares_vocabulary:
-            yield facts.not_recorded(
-                "tap-form/feedback-norm", "record the RMS of the draft's input at each depth", "draft_inputs"
-            )
-        return
-    ratio = float(np.exp(tally.log_ratio / tally.steps))
-    second = sample.conditional(1)
-    evidence = {
-        "alpha1": sample.alpha1,
-        "c_2": second,
-        "rms_of_first_input": tally.first / tally.steps,
-        "rms_of_fed_back_state": tally.second / tally.steps,
-        "accept_length": sample.accept_length,
-    }
-    if 0.5 <= ratio <= 2:
-        yield Cleared(
-            id="tap-form/feedback-norm",
-            summary=f"the fed-back state is {ratio:.2f} times as large as the first input",
-            evidence=evidence,
-        )
-    elif (
-        tally.steps >= MIN_STEPS
-        and second.trials >= 50
-        and (sample.alpha1.value or 0) >= _NORMAL
-        and second.high < _COLLAPSED
-    ):
-        is_small = ratio < 1
-        yield Finding(
-            id="tap-form/feedback-norm",
-            strength=Strength.STRONG,
-            summary=f"The fed-back state is {'normed, the draft expects it un-normed' if is_small else 'un-normed, the draft expects it normed'}"
-            f": the first token is fine, the second collapses.",
-            advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
-            evidence=evidence,
-        )

@@ -1,7 +1,8 @@
 """Are the draft's hidden states tapped at the layers it was trained with?
 
-The header's own arithmetic first (declared ids, their numbering, the boundaries captured), then fingerprints against
-every boundary of a reference forward. A best cosine below .99 everywhere is a matter of form, not of layer.
+The header's own arithmetic first (declared ids, their numbering, the boundaries captured), then
+fingerprints against every boundary of a reference forward. A best cosine below .99 everywhere is a matter
+of form, not of layer.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.fingerprints import Comparison, TapTally, compare, declared_boundaries
+from spectrace.analysis.diagnosis.fingerprints import TapTally
+from spectrace.analysis.diagnosis.reference import Comparison, compare, declared_boundaries
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 
 SAME = 0.99
@@ -20,9 +22,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     """Range, origin, arithmetic of the header, fingerprints."""
     taps, target = facts.run.taps, facts.run.target
     if facts.shares_vocabulary and not facts.references:
-        yield Cleared(
-            id="tap-layer", summary=f"a draft of the kind {facts.run.method} is fed no hidden states"
-        )
+        yield Cleared(id="tap-layer", summary="the draft is fed no hidden states")
         return
     if taps is None and not facts.of(TapTally).rows:
         yield facts.not_recorded(
@@ -67,8 +67,10 @@ def _out_of_range(facts: Facts, num_layers: int | None) -> Iterator[Finding]:
         yield Finding(
             id="tap-layer/out-of-range",
             strength=Strength.CERTAIN,
-            summary=f"The draft asks for layers that the target does not have: {', '.join(map(str, wrong[:4]))}.",
-            advice="Use the draft with the target it was trained for; mind whether ids count inputs or outputs.",
+            summary="The draft asks for layers that the target does not have: "
+            f"{', '.join(map(str, wrong[:4]))}.",
+            advice="Use the draft with the target it was trained for; mind whether ids count inputs or "
+            "outputs.",
             evidence={"out_of_range": wrong[:16], "num_layers": num_layers},
         )
 
@@ -104,7 +106,8 @@ def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
     elif min(compared.best_cosine) < SAME:
         yield NotChecked(
             id="tap-layer/shifted",
-            reason=f"no boundary matches (best cosine {min(compared.best_cosine):.2f}): the form differs first",
+            reason=f"no boundary matches (best cosine {min(compared.best_cosine):.2f}): the form differs "
+            "first",
         )
     elif all(
         b == d or not _is_farther(c, e)
@@ -123,7 +126,7 @@ def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
 
 
 def _is_farther(at_declared: float, at_best: float) -> bool:
-    """Neighbouring boundaries of a deep model resemble each other by .99: the distance decides, not the cosine."""
+    """Neighbouring boundaries of a deep model resemble each other by .99: the distance decides."""
     return 1 - at_declared > 4 * (1 - at_best) + 1e-6
 
 
@@ -139,7 +142,8 @@ def _finding(
         strength=Strength.CERTAIN,
         summary=f"The draft is fed from boundaries {', '.join(map(str, best))} instead of "
         f"{', '.join(map(str, declared))}: shifted {words}.",
-        advice="Engines count layer inputs or outputs, and the embedding as 0 or not at all: move the ids by the shift.",
+        advice="Engines count layer inputs or outputs, and the embedding as 0 or not at all: move the ids "
+        "by the shift.",
         evidence={
             "shift": shift,
             "shifts": shifts,

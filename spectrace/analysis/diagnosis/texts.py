@@ -1,4 +1,4 @@
-"""Where the texts of two traces of the same prompts part. Bounded: the first requests, the first tokens of each."""
+"""Where the texts of two traces part. Bounded: the first requests, the first tokens of each."""
 
 from __future__ import annotations
 

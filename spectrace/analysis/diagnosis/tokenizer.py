@@ -8,9 +8,9 @@ import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.id_map import Table
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
-from spectrace.analysis.diagnosis.vocab_map import Table
 from spectrace.format.records import Run
 
 _SPACES = str.maketrans({"\u0120": " ", "\u2581": " "})
@@ -110,7 +110,8 @@ def _texts(facts: Facts) -> Iterator[Finding]:
     if wrong:
         yield _mismatch(
             "Draft and target write different texts for the same id.",
-            "Use a draft with the target's tokenizer, or a recorder and engine that translate between the two.",
+            "Use a draft with the target's tokenizer, or a recorder and engine that translate between the "
+            "two.",
             {
                 "texts_differing": len(wrong),
                 "texts_compared": len(pairs),

@@ -19,7 +19,7 @@ class TreeTally:
     """Paths of trees, and what the chain of first children would have had accepted."""
 
     FIELDS = (
-        "proposal_ids", "parents", "accepted_nodes", "num_accepted", "emitted_ids", "target_ids", "flags", "stop",
+        "proposal_ids", "parents", "accepted_nodes", "num_accepted", "emitted_ids", "target_ids", "flags",
     )  # fmt: skip
 
     def __init__(self, run: Run) -> None:
@@ -132,7 +132,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         yield Finding(
             id="tree/worse-than-chain",
             strength=Strength.CERTAIN,
-            summary="The tree had fewer tokens accepted than the chain of first children inside it: a contradiction.",
+            summary="The tree had fewer tokens accepted than the chain of first children inside it: a "
+            "contradiction.",
             advice="Compare picks node by node: a mask that lets a node see a sibling gives such picks.",
             evidence={**evidence, "steps_affected": tally.worse.count},
             steps=tally.worse.steps,
@@ -154,6 +155,7 @@ def counterfactual(facts: Facts) -> Iterator[Counterfactual]:
         tree, chain = (1 + n / tally.compared for n in (tally.tree_accepted, tally.chain_accepted))
         yield Counterfactual(
             name="chain-of-first-children",
-            summary=f"the chain of first children alone: accept length {chain:.2f} instead of the tree's {tree:.2f}",
+            summary=f"the chain of first children alone: accept length {chain:.2f} instead of the tree's "
+            f"{tree:.2f}",
             evidence={"accept_length_of_chain": chain, "accept_length_of_tree": tree, "n": tally.compared},
         )

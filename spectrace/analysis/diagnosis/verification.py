@@ -1,19 +1,19 @@
 """Does the verifier accept what its rule allows, and only that?
 
-Greedy: every accepted token must be the target's own pick, and every refused one must not. Sampling: the observed
-acceptance against what each rule expects from the recorded p and q. A rule declared lossy is reported, not
-flagged. Near-ties of the compute type excuse a pick.
+Greedy: every accepted token must be the target's own pick, and every refused one must not. Sampling: the
+observed acceptance against what each rule expects from the recorded p and q. A rule declared lossy is
+reported, not flagged. Near-ties of the compute type excuse a pick.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block, Values
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.output_law import judge_law
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
 from spectrace.analysis.diagnosis.ties import tie_limit
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
@@ -24,19 +24,19 @@ from spectrace.format.records import Run
 
 _Z = 3.29
 """Two-sided 99.9 %: a band of 95 % would accuse one healthy run in twenty."""
-_VISIBLE = 0.05
+_MORE = 0.05
+"""Log p less log q from which a token counts as likelier under the target."""
+_MIN_SURE, _SURE = 50, 0.99
+_VISIBLE = 0.02
 """Smallest difference in rate worth a verdict, whatever the number of trials."""
-_LAW_STEPS = 2000
-_BINS = 10
 
 
 class VerifierTally:
     """Picks against decisions, and observed against expected acceptance."""
 
     FIELDS = (
-        "proposal_ids", "parents", "num_accepted", "emitted_ids", "flags", "stop", "target_ids", "target_ranks",
-        "target_gaps", "target_logprobs", "draft_logprobs", "overlaps", "target_top.id", "target_top.logprob",
-        "logits_kind",
+        "proposal_ids", "parents", "num_accepted", "emitted_ids", "flags", "target_ids", "target_ranks",
+        "target_gaps", "target_logprobs", "draft_logprobs", "overlaps",
     )  # fmt: skip
 
     def __init__(self, run: Run) -> None:
@@ -50,8 +50,9 @@ class VerifierTally:
         self.own_token = Witnesses()
         """The token committed after the accepted ones is not the target's pick."""
         self.full, self.ignoring, self.overlap = Expected(), Expected(), Expected()
-        self.law_observed, self.law_expected, self.law_variance = (np.zeros(_BINS) for _ in range(3))
-        self.law_steps = 0
+        self.sure = self.sure_accepted = 0
+        """Judged tokens that the target finds likelier than the draft does, and those accepted of them."""
+        self.sure_refused = Witnesses()
         self.agreement = Expected()
         """Greedy: the pick is the draft token or is not; the observed acceptance in the same places."""
 
@@ -120,28 +121,22 @@ class VerifierTally:
             if q is not None:
                 at = at & q.known
                 self.full.add(by_full_rule(p.values[at], q.values[at]), accepted[at])
+                self._sure(block, at & (p.values - q.values > _MORE), accepted)
         if overlaps is not None:
             at = reached & overlaps.known
             self.overlap.add(overlaps.values[at], accepted[at])
-        self._law(block)
 
-    def _law(self, block: Block) -> None:
-        """How often the first committed token is the target's first choice, against its probability."""
-        first = _first_choice(block)
-        own = block.element("emitted_ids", np.zeros(block.num_rows, np.int64))
-        kinds = block.words("logits_kind")
-        if first is None or own is None:
-            return
-        ids, p, known = first
-        rows = known & block.is_real & own.known
-        if kinds is not None:
-            rows &= ~np.isin(kinds[0], [i for i, word in enumerate(kinds[1]) if word == "raw"])
-        p, hit = p[rows], own.values[rows] == ids[rows]
-        bins = np.minimum((p * _BINS).astype(np.int64), _BINS - 1)
-        self.law_steps += len(p)
-        self.law_observed += np.bincount(bins, weights=hit, minlength=_BINS)
-        self.law_expected += np.bincount(bins, weights=p, minlength=_BINS)
-        self.law_variance += np.bincount(bins, weights=p * (1 - p), minlength=_BINS)
+    def _sure(self, block: Block, tokens: Array, accepted: Array) -> None:
+        """The full rule accepts with certainty where p exceeds q."""
+        self.sure += int(tokens.sum())
+        self.sure_accepted += int((tokens & accepted).sum())
+        self.sure_refused.note_tokens(block, tokens & ~accepted)
+
+    @property
+    def refuses_the_sure(self) -> bool:
+        """Tokens that min(1, p/q) always accepts are refused too often for rounding."""
+        share = Share(self.sure_accepted, self.sure)
+        return self.sure >= _MIN_SURE and share.high < _SURE
 
 
 def is_greedy(run: Run) -> bool | None:
@@ -171,23 +166,6 @@ def _picked(
     return ranks.known & (ranks.values > 1), ranks.known & (ranks.values == 1), ranks.known
 
 
-def _first_choice(block: Block) -> tuple[Array, Array, Array] | None:
-    """[rows] id and probability of the target's first choice at the root."""
-    ids, logprobs = block.columns.get("target_top.id"), block.columns.get("target_top.logprob")
-    if ids is None or logprobs is None or ids.known is not None or logprobs.known is not None:
-        return None
-    if not np.array_equal(ids.lengths[1], logprobs.lengths[1]) or not len(ids.values):
-        return None
-    outer = block.lengths("target_top.id")
-    inner_start = np.cumsum(ids.lengths[1]) - ids.lengths[1]
-    list_start = np.cumsum(outer) - outer
-    at_list = np.minimum(list_start, len(ids.lengths[1]) - 1)
-    known = (outer > 0) & (ids.lengths[1][at_list] > 0)
-    at = np.where(known, inner_start[at_list], 0)
-    p = np.exp(np.minimum(logprobs.values[at].astype(np.float64), 0.0))
-    return ids.values[at].astype(np.int64), np.nan_to_num(p), known & np.isfinite(p)
-
-
 # --- verdict -----------------------------------------------------------------------------------
 
 
@@ -197,7 +175,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     if declared is not None and declared.lossless is False:
         yield NotChecked(
             id="verification",
-            reason=f"the rule {declared.rule or 'in use'} is declared lossy: what it accepts is its own affair",
+            reason=f"the rule {declared.rule or 'in use'} is declared lossy: what it accepts is its own "
+            "affair",
         )
     elif tally.is_greedy is None:
         yield facts.not_recorded(
@@ -282,7 +261,7 @@ def _sampled_verdict(facts: Facts, tally: VerifierTally) -> Iterator[Outcome]:
         )
         return
     yield from _rate_verdict(tally, full)
-    yield from _law_verdict(tally)
+    yield from judge_law(facts)
 
 
 def _rate_verdict(tally: VerifierTally, full: Expected) -> Iterator[Outcome]:
@@ -292,7 +271,10 @@ def _rate_verdict(tally: VerifierTally, full: Expected) -> Iterator[Outcome]:
         "expected_by_full_rule": full.rate,
         "expected_ignoring_q": tally.ignoring.rate,
     }
-    if full.explains(rate, _Z) or abs(rate - (full.rate or 0.0)) < _VISIBLE:
+    if tally.sure:
+        evidence["accepted_where_p_exceeds_q"] = Share(tally.sure_accepted, tally.sure)
+    is_usual = full.explains(rate, _Z) or abs(rate - (full.rate or 0.0)) < _VISIBLE
+    if is_usual and not tally.refuses_the_sure:
         yield Cleared(
             id="verification",
             summary=f"observed {rate:.3f}, expected {full.rate:.3f} by the full rule",
@@ -304,52 +286,23 @@ def _rate_verdict(tally: VerifierTally, full: Expected) -> Iterator[Outcome]:
         yield Finding(
             id="verification/q-not-used",
             strength=Strength.STRONG,
-            summary="Tokens are accepted with probability p, not min(1, p/q): the draft's distribution is ignored. "
+            summary="Tokens are accepted with probability p, not min(1, p/q): the draft's distribution is "
+            "ignored. "
             "The output law stays right, acceptance is thrown away.",
             advice="Hand the draft's probabilities to the sampler, or draft greedily.",
             evidence=evidence,
+            steps=tally.sure_refused.steps,
         )
     else:
         yield Finding(
             id="verification/biased",
             strength=Strength.STRONG,
             summary="Observed acceptance fits no verification rule with the recorded p and q.",
-            advice="Check that p and q are those the sampler compared: same temperature, same processors, same position.",
+            advice="Check that p and q are those the sampler compared: same temperature, same processors, "
+            "same position.",
             evidence=evidence,
+            steps=tally.sure_refused.steps,
         )
-
-
-def _law_verdict(tally: VerifierTally) -> Iterator[Outcome]:
-    if tally.law_steps < _LAW_STEPS:
-        return
-    used = tally.law_variance > 5
-    chi = float((((tally.law_observed - tally.law_expected)[used]) ** 2 / tally.law_variance[used]).sum())
-    freedom = int(used.sum())
-    deviation = float(np.abs(tally.law_observed - tally.law_expected).sum() / tally.law_steps)
-    evidence = {
-        "first_choice_observed": float(tally.law_observed.sum() / tally.law_steps),
-        "first_choice_expected": float(tally.law_expected.sum() / tally.law_steps),
-        "chi_square": chi,
-        "degrees_of_freedom": freedom,
-        "n": tally.law_steps,
-    }
-    if freedom and _chi_square_tail(chi, freedom) < 0.001 and deviation > 0.02:
-        yield Finding(
-            id="verification/biased",
-            strength=Strength.STRONG,
-            summary="Committed tokens do not follow the target's distribution.",
-            advice="Check the recovered token: it must be drawn from max(p - q, 0), normalised.",
-            evidence=evidence,
-        )
-    else:
-        yield Cleared(id="verification/biased", summary="committed tokens follow p", evidence=evidence)
-
-
-def _chi_square_tail(value: float, freedom: int) -> float:
-    """P(chi-square > value), by Wilson and Hilferty's normal approximation of the cube root (1931)."""
-    spread = 2 / (9 * freedom)
-    z = ((value / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)
-    return 0.5 * math.erfc(z / math.sqrt(2))
 
 
 def _gate(facts: Facts) -> Iterator[Outcome]:

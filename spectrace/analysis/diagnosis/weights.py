@@ -1,7 +1,7 @@
 """Were all of the draft's weights loaded, and in the precision they were stored in?
 
-Heads and embeddings are judged by draft_head.py. People blame quantisation first and are often wrong: without two
-runs of different precision it is neither accused nor cleared.
+Heads and embeddings are judged by draft_head.py. People blame quantisation first and are often wrong:
+without two runs of different precision it is neither accused nor cleared.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def _not_loaded(missing: list[str], unexpected: list[str]) -> Finding:
     return Finding(
         id="weights/not-loaded",
         strength=Strength.CERTAIN,
-        summary=f"{len(missing) + len(unexpected):,} weights of the draft were not loaded; the first {which} is {names[0]}.",
+        summary=f"{len(missing) + len(unexpected):,} weights of the draft were not loaded; the first "
+        f"{which} is {names[0]}.",
         advice="Map the names of the checkpoint to those of the model; a draft without a layer still runs.",
         evidence={
             "num_missing": len(missing),

@@ -114,9 +114,7 @@ def judge_gate(facts: Facts) -> Iterator[Outcome]:
     same = Share(count, tally.beyond.total)
     before = Share(tally.below.count_of(id_), tally.below.total)
     if tally.beyond_steps.count < _MIN_GATED:
-        yield Cleared(
-            id="window/gated", summary=f"no batch reached the draft's limit of {tally.limit:,} tokens"
-        )
+        yield Cleared(id="window/gated", summary=f"nothing reached the draft's {tally.limit:,} tokens")
         return
     is_gated = (same.value or 0) > _GATED and before.trials > 0 and (before.value or 0) < _ORDINARY
     if not is_gated or tally.accepted_beyond > 0.01 * tally.beyond.total:
@@ -130,7 +128,8 @@ def judge_gate(facts: Facts) -> Iterator[Outcome]:
     yield Finding(
         id="window/gated",
         strength=Strength.CERTAIN,
-        summary=f"From a batch length of {tally.onset:,} on every draft token is id {id_}: the drafter is gated "
+        summary=f"From a batch length of {tally.onset:,} on every draft token is id {id_}: the drafter is "
+        "gated "
         f"beyond {tally.limit:,} tokens and hands out placeholders, for the whole batch.",
         advice="Raise the draft's length limit, or keep long requests out of batches that speculate.",
         evidence={

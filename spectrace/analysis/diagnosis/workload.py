@@ -1,6 +1,7 @@
 """Is it the text, not the engine: too little of it, degenerate, or of kinds that differ?
 
-Named only where no structural rule found a fault, since every structural fault looks different on different text.
+Named only where no structural rule found a fault, since every structural fault looks different on different
+text.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def judge_size(facts: Facts) -> Iterator[Outcome]:
     if steps >= MIN_STEPS and prompts >= MIN_PROMPTS:
         yield Cleared(
             id="workload/too-small",
-            summary=f"{steps:,} proposals of {prompts:,} prompts",
+            summary="steps and prompts enough",
             evidence={"proposals": steps, "prompts": prompts},
         )
         return

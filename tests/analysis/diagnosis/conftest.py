@@ -1,4 +1,4 @@
-"""Traces made as another engine would make them: JSON lines by the names of the trace model, then `import`."""
+"""Traces as another engine would make them: JSON lines by the names of the trace model, then import."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def make_rich(seed: int = 0) -> Rich:
     run: dict[str, Any] = {
         "method": "eagle3",
         "engine": {"name": "loop", "version": "1"},
-        "target": {"vocab_size": VOCAB, "hidden_size": HIDDEN, "num_layers": 4, "dtype": "bfloat16", "max_length": 4096},
+        "target": {"vocab_size": VOCAB, "hidden_size": HIDDEN, "num_layers": 4, "dtype": "bfloat16"},
         "draft": {
             "head_rows": len(KEPT),
             "hidden_size": HIDDEN,

@@ -175,7 +175,7 @@ def states(boundaries: list[int], positions: int, size: int = 256) -> dict[int, 
 
 
 def test_h4_taps_one_layer_early(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
-    """Fingerprints that match the layer before each declared one are certain; a control shows what it costs."""
+    """Fingerprints that match the layer before each declared one are certain."""
     truth = states([1, 2, 29, 30, 56, 57], 6)
     run = {
         "method": "eagle3",
@@ -236,7 +236,7 @@ def test_h5_a_state_captured_before_the_final_norm(
 
 
 def test_h6_the_fed_back_state_was_normed(imported: Callable[..., Trace], chain: Chain, found: Found) -> None:
-    """A first token that is fine, a second that collapses and an RMS a twelfth of the first input: the feedback."""
+    """A fine first token, a second that collapses, an RMS a twelfth of the first input: the feedback."""
     accepted = [0] * 190 + [1] * 273 + [2] * 33 + [3] * 4
     run = {"method": "eagle3", "verification": {"rule": "greedy"}}
     inputs = [{"rms": 11.8}, {"rms": 1.0}, {"rms": 1.0}, {"rms": 1.0}]
@@ -307,7 +307,7 @@ def test_h8_the_drafter_is_gated_for_the_whole_batch(
 
 
 def test_h9_two_texts_part_in_a_tie(imported: Callable[..., Trace], found: Found) -> None:
-    """A gap of one unit in the last place and the runner-up taken is rounding, and nothing behind it is compared."""
+    """A gap of one unit in the last place and the runner-up taken is rounding."""
     run = {
         "target": {"dtype": "bfloat16"},
         "verification": {"rule": "greedy", "lossless": True},

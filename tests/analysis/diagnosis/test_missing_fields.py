@@ -18,7 +18,7 @@ from spectrace.analysis.diagnosis import diagnose
 from spectrace.format.fields import REQUIRED
 from spectrace.format.jsonl import import_lines
 
-SETTINGS = settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SETTINGS = settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def shift_positions(rich: Any) -> None:

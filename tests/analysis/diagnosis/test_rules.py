@@ -54,8 +54,10 @@ def test_every_rule_answers(rich: Any, diagnosed: Diagnose) -> None:
         ),
     ):
         diagnosis = diagnosed(run, steps, others)
-        answers = [*diagnosis.findings, *diagnosis.cleared, *diagnosis.not_checked]
-        assert {answer.id.partition("/")[0] for answer in answers} - {"trace"} == RULES
+        answers = [finding.id for finding in diagnosis.findings]
+        answers += [item.id for item in diagnosis.cleared]
+        answers += [item.id for item in diagnosis.not_checked]
+        assert {id_.partition("/")[0] for id_ in answers} - {"trace"} == RULES
 
 
 def each(field: str, change: Callable[[Any, dict[str, Any]], Any]) -> Break:
@@ -266,13 +268,19 @@ def rows_differ(rich: Any) -> None:
 BREAKS: dict[str, tuple[Break, str, str]] = {
     "digest": (header(vocab_map={"digest": "b"}), "vocab-map/stale", "certain"),
     "map of another length": (header(draft={"head_rows": 300}), "vocab-map/stale", "certain"),
-    "another map in use": (each("proposal_ids", lambda ids, _: [i ^ 1 for i in ids]), "vocab-map/stale", "certain"),
-    "map not applied": (each("proposal_ids", lambda _, step: step["draft_ids"]), "vocab-map/missing", "certain"),
+    "another map in use": (
+        each("proposal_ids", lambda ids, _: [i ^ 1 for i in ids]), "vocab-map/stale", "certain",
+    ),
+    "map not applied": (
+        each("proposal_ids", lambda _, step: step["draft_ids"]), "vocab-map/missing", "certain",
+    ),
     "absolute table": (
         both(lambda r: r.run["vocab_map"].update(d2t=r.run["vocab_map"]["t2d"], applied="offset")),
         "vocab-map/absolute-table", "certain",
     ),
-    "default table": (lambda r: r.run["vocab_map"].update(d2t=list(range(320))), "vocab-map/ramp-default", "certain"),
+    "default table": (
+        lambda r: r.run["vocab_map"].update(d2t=list(range(320))), "vocab-map/ramp-default", "certain",
+    ),
     "map lost": (
         both(lambda r: r.run.update(vocab_map={"source": "missing", "applied": "none"}),
              each("proposal_ids", lambda _, step: step["draft_ids"])),
@@ -281,16 +289,20 @@ BREAKS: dict[str, tuple[Break, str, str]] = {
     "placeholder": (once("proposal_ids", [-1, -1, -1]), "vocab-map/out-of-range", "certain"),
     "id beyond the target": (once("target_ids", [999, 999, 999, 999]), "tokenizer/mismatch", "certain"),
     "texts differ": (lambda r: r.others[-1].update(draft={"5": "z"}), "tokenizer/mismatch", "certain"),
-    "start token twice": (lambda r: r.others[0].update(prompt_ids=[1, 1, 9]), "tokenizer/mismatch", "certain"),
+    "start token twice": (
+        lambda r: r.others[0].update(prompt_ids=[1, 1, 9]), "tokenizer/mismatch", "certain",
+    ),
     "head overwritten": (header(draft={"head_rows": 640}), "draft-head/overwritten", "certain"),
     "head missing": (
         header(draft={"parameters": {"missing": ["lm_head.weight"]}}), "draft-head/not-loaded", "certain",
     ),
     "layer missing": (
-        header(draft={"parameters": {"missing": ["midlayer.mlp.up_proj.weight"]}}), "weights/not-loaded", "certain",
+        header(draft={"parameters": {"missing": ["midlayer.mlp.up_proj.weight"]}}),
+        "weights/not-loaded", "certain",
     ),
     "layer ignored": (
-        header(draft={"parameters": {"unexpected": ["midlayer.mlp.up_proj.weight"]}}), "weights/not-loaded", "certain",
+        header(draft={"parameters": {"unexpected": ["midlayer.mlp.up_proj.weight"]}}),
+        "weights/not-loaded", "certain",
     ),
     "packed head": (
         header(draft={"fingerprints": {"embed_tokens": {"shape": [320, 8]}}}), "weights/precision", "certain",
@@ -321,7 +333,9 @@ BREAKS: dict[str, tuple[Break, str, str]] = {
     "draft cache trimmed too far": (lagging(-1), "kv-state/over-trimmed", "certain"),
     "draft cache not trimmed": (lagging(1), "kv-state/not-trimmed", "certain"),
     "poisoned blocks": (poisoned, "kv-state/poisoned", "strong"),
-    "processors fed one token": (each("processor_tokens", lambda *_: 1), "processors/under-applied", "certain"),
+    "processors fed one token": (
+        each("processor_tokens", lambda *_: 1), "processors/under-applied", "certain",
+    ),
     "mask skipped": (unmasked, "processors/mask-skipped", "certain"),
     "nan": (once("nonfinite", {"draft_logits": 0, "target_logits": 3}), "nonfinite/values", "certain"),
     "statistics are nan": (once("target_gaps", ["NaN"] * 4), "nonfinite/values", "strong"),
@@ -574,3 +588,49 @@ def test_a_number_that_no_formula_gives_is_not_explained(rich: Any, diagnosed: D
     diagnosis = diagnosed(rich.run, rich.steps, rich.others)
     assert worth(diagnosis) == []
     assert any("9.99" in item.reason for item in diagnosis.not_checked)
+
+
+# --- sampling ----------------------------------------------------------------------------------
+
+
+def sampled_steps(accepts: Callable[[float, float, float], bool]) -> list[dict[str, Any]]:
+    """Steps of one draft token, p and q moving from step to step, accepted by a rule of p, q and a number."""
+    steps = []
+    for n in range(600):
+        p, q, u = 0.1 + 0.8 * (n % 17) / 16, 0.1 + 0.8 * (n % 13) / 12, (n * 0.618) % 1
+        took = accepts(p, q, u)
+        steps.append(
+            {
+                "request": f"r{n % 6}",
+                "step": n // 6,
+                "position": 5 + n // 6,
+                "proposal_ids": [n % 500],
+                "draft_logprobs": [math.log(q)],
+                "target_logprobs": [math.log(p)],
+                "num_accepted": int(took),
+                "emitted_ids": [n % 500, 501] if took else [502],
+            }
+        )
+    return steps
+
+
+SAMPLED = {"verification": {"rule": "rejection_sampling"}, "sampling": {"temperature": 1.0}}
+
+
+@pytest.mark.parametrize(
+    ("accepts", "expected"),
+    [
+        (lambda p, q, u: u < p / q, []),
+        (lambda p, q, u: u < p, ["verification/q-not-used"]),
+        (lambda p, q, u: u < 0.95, ["verification/biased"]),
+    ],
+    ids=["min(1, p/q)", "p", "neither"],
+)
+def test_a_sampler_is_known_by_what_it_accepts(
+    accepts: Callable[[float, float, float], bool], expected: list[str], diagnosed: Diagnose
+) -> None:
+    """The full rule is cleared, one that ignores q is named, and one that fits neither is called biased."""
+    diagnosis = diagnosed(SAMPLED, sampled_steps(accepts))
+    assert worth(diagnosis) == expected
+    if expected == ["verification/q-not-used"]:
+        assert diagnosis.findings[0].steps

@@ -1,0 +1,84 @@
+"""Is the state that the draft feeds back to itself in the form it was trained with?
+
+EAGLE-3 feeds back the un-normed state, 3.1 the normed one. Swapped, the first token is fine and the second
+collapses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.sample import MIN_STEPS
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.format.records import Run
+
+_NORMAL, _COLLAPSED = 0.35, 0.30
+
+
+class FeedbackTally:
+    """RMS of the draft's first input and of the state fed back to it."""
+
+    FIELDS = ("draft_inputs.rms", "proposal_ids", "flags", "num_accepted", "emitted_ids", "parents")
+
+    def __init__(self, run: Run) -> None:
+        self.steps = 0
+        self.first = self.second = 0.0
+        self.log_ratio = 0.0
+
+    def add(self, block: Block) -> None:
+        """Counts a block."""
+        zeros = np.zeros(block.num_rows, np.int64)
+        first, second = block.element("draft_inputs.rms", zeros), block.element("draft_inputs.rms", zeros + 1)
+        if first is None or second is None:
+            return
+        rows = block.is_real & first.known & second.known & (first.values > 0) & (second.values > 0)
+        rows &= np.isfinite(first.values) & np.isfinite(second.values)
+        self.steps += int(rows.sum())
+        self.first += float(first.values[rows].sum())
+        self.second += float(second.values[rows].sum())
+        self.log_ratio += float(np.log(second.values[rows] / first.values[rows]).sum())
+
+
+def judge(facts: Facts) -> Iterator[Outcome]:
+    """RMS of the fed-back state against the first input, where the second token collapses."""
+    tally, sample = facts.of(FeedbackTally), facts.sample
+    if not tally.steps:
+        if sample.depth > 1 and not facts.shares_vocabulary:
+            yield facts.not_recorded(
+                "tap-form/feedback-norm", "record the RMS of the draft's input at each depth", "draft_inputs"
+            )
+        return
+    ratio = float(np.exp(tally.log_ratio / tally.steps))
+    second = sample.conditional(1)
+    evidence = {
+        "alpha1": sample.alpha1,
+        "c_2": second,
+        "rms_of_first_input": tally.first / tally.steps,
+        "rms_of_fed_back_state": tally.second / tally.steps,
+        "accept_length": sample.accept_length,
+    }
+    if 0.5 <= ratio <= 2:
+        yield Cleared(
+            id="tap-form/feedback-norm",
+            summary=f"the fed-back state is {ratio:.2f} times as large as the first input",
+            evidence=evidence,
+        )
+    elif (
+        tally.steps >= MIN_STEPS
+        and second.trials >= 50
+        and (sample.alpha1.value or 0) >= _NORMAL
+        and second.high < _COLLAPSED
+    ):
+        forms = ("normed", "un-normed") if ratio < 1 else ("un-normed", "normed")
+        yield Finding(
+            id="tap-form/feedback-norm",
+            strength=Strength.STRONG,
+            summary=f"The fed-back state is {forms[0]}, the draft expects it {forms[1]}: "
+            "the first token is fine, the second collapses.",
+            advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
+            evidence=evidence,
+        )

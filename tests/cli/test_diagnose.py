@@ -1,0 +1,102 @@
+"""`spectrace diagnose`: one screen for a person, one object for a program."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from spectrace.testing import write_trace
+
+Run = Callable[..., Any]
+
+
+def broken(path: Path, name: str = "lm_head.weight", **header: Any) -> Path:
+    """Write a trace whose draft lacks its head."""
+    run = {
+        "method": "eagle3",
+        "target": {"vocab_size": 1000},
+        "draft": {"head_rows": 1000, "parameters": {"missing": [name]}},
+        **header,
+    }
+    steps = [
+        {"request": f"r{n % 6}", "step": n // 6, "position": 5 + n // 6, "draft_entropy": [6.9] * 3}
+        for n in range(240)
+    ]
+    return write_trace(path, steps, run=run)
+
+
+def test_the_cause_stands_first_with_evidence_and_what_to_do(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A person reads the finding, its numbers, the next move, then what was cleared and not checked."""
+    monkeypatch.chdir(tmp_path)
+    outcome = run("diagnose", broken(Path("t.spectrace")).name)
+    assert (outcome.code, outcome.err) == (0, "")
+    lines = outcome.out.splitlines()
+    assert "certain: draft-head/not-loaded" in lines
+    order = [outcome.out.index(word) for word in ("missing: lm_head", "next: ", "cleared: ", "could not be")]
+    assert order == sorted(order)
+    assert max(map(len, lines)) <= 80
+    assert len(lines) <= 42
+
+
+def test_json_has_the_three_lists_of_the_contract(run: Run, tmp_path: Path) -> None:
+    """A program finds findings with id, strength, summary, evidence and steps, and the two other lists."""
+    outcome = run("diagnose", "--json", broken(tmp_path / "t.spectrace"))
+    found = json.loads(outcome.out)
+    first = found["findings"][0]
+    assert {"id", "strength", "summary", "evidence", "steps"} <= set(first)
+    assert (first["id"], first["strength"]) == ("draft-head/not-loaded", "certain")
+    assert first["evidence"]["alpha1"]["n"] == 240
+    assert {"id", "summary", "evidence"} <= set(found["cleared"][0])
+    assert {"id", "reason", "how", "missing"} <= set(found["not_checked"][0])
+
+
+def test_nothing_found_is_exit_code_0_too(run: Run, trace: Path) -> None:
+    """A trace in order is told so, and what could not be checked is listed."""
+    outcome = run("diagnose", trace)
+    assert outcome.code == 0
+    assert "hint: workload/too-small" in outcome.out
+    assert "could not be checked:" in outcome.out
+
+
+def test_texts_from_the_file_are_shown_as_escapes(run: Run, tmp_path: Path) -> None:
+    """A parameter name with a terminal escape does not reach the terminal."""
+    outcome = run("diagnose", broken(tmp_path / "t.spectrace", "lm_head\x1b[2J\n\u202eweight"))
+    assert "\x1b" not in outcome.out
+    assert "\u202e" not in outcome.out
+    assert "lm_head\\x1b[2J\\n\\u202eweight" in outcome.out
+
+
+def test_a_control_is_compared(run: Run, tmp_path: Path) -> None:
+    """With a second trace the rules for two traces answer."""
+    one, other = broken(tmp_path / "a.spectrace"), broken(tmp_path / "b.spectrace")
+    outcome = run("diagnose", "--json", one, "--control", other)
+    found = json.loads(outcome.out)
+    assert "alpha1_of_control" in found["findings"][0]["evidence"]
+    reasons = {item["id"]: item["reason"] for item in found["not_checked"]}
+    assert "second trace" not in reasons.get("numeric-tie", "")
+
+
+def test_a_file_that_is_no_trace_is_exit_code_1(run: Run, tmp_path: Path) -> None:
+    """The sentence names the file."""
+    path = tmp_path / "x.spectrace"
+    path.write_bytes(b"not a trace")
+    outcome = run("diagnose", path)
+    assert outcome.code == 1
+    assert "x.spectrace" in outcome.err
+
+
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_lines_fit_the_terminal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str
+) -> None:
+    """A narrow terminal gets narrow lines; a wide one is not filled to the edge."""
+    monkeypatch.setenv("COLUMNS", columns)
+    outcome = run("diagnose", broken(tmp_path / "t.spectrace"))
+    longest = max(map(len, outcome.out.splitlines()))
+    assert longest <= min(int(columns), 100)
