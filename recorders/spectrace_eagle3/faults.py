@@ -36,17 +36,12 @@ class Faults:
     random_head: bool = False
     """Leave the draft's LM head at random values."""
 
-    @property
-    def any(self) -> bool:
-        """Whether anything is wrong."""
-        return self != Faults()
-
 
 HEALTHY = Faults()
 
 
 def break_draft(draft: Draft, faults: Faults) -> None:
-    """Applies the faults that are in the draft itself."""
+    """Applies the faults that are in the draft itself; a broken draft is not mended again."""
     head = draft.head
     if faults.map_as_direct and draft.vocab.d2t is not None:
         draft.vocab = replace(draft.vocab, table=torch.tensor(draft.vocab.d2t), applied="direct")

@@ -71,7 +71,7 @@ class DraftRows:
         if not self._faults.keep_draft_kv:
             self._cache.crop(self.committed)
         past, m = self._cache.length, len(token_ids)
-        states = self._head.fuse(taps)  # [m, hidden_size]
+        states = self._head.fuse(taps.to(self._device))  # [m, hidden_size]
         positions = list(range(first_position, first_position + m))
         mask = torch.ones(m, past + m, dtype=torch.bool).tril(past)
         logits, out = self._run(token_ids, states, positions, mask)

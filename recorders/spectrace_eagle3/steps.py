@@ -39,7 +39,6 @@ def step_fields(
         "proposal_ids": [] if done.proposal is None else list(done.proposal.target_ids),
         "logits_kind": "processed" if sampler.processors else "raw",
         "target_kv_length": done.target_kv_length,
-        "draft_ns": done.drafted_ns - done.started_ns,
         "verify_ns": done.ended_ns - done.drafted_ns,
         "step_ns": done.ended_ns - done.started_ns,
         "nonfinite": {"target_logits": num_nonfinite(done.logits)},
@@ -51,7 +50,9 @@ def step_fields(
         fields |= _proposal_fields(done.proposal, top)
         fields |= _judged(done.proposal, logits, table)
         fields["nonfinite"]["draft_logits"] = num_nonfinite(done.proposal.logits)
-    if done.number == 0:
+    if done.number > 0:
+        fields["draft_ns"] = done.drafted_ns - done.started_ns
+    else:
         fields["flags"] = [*fields.get("flags", ()), "prefill"]
     return fields
 

@@ -112,7 +112,7 @@ class Target:
         )
         self._check_cache()
         logits = output.logits[0].float()  # [n, vocab_size]
-        states = [self._seen[k][0] for k in self._boundaries]  # [n, hidden_size] each
+        states = [self._seen[k][0].to(self.device) for k in self._boundaries]  # [n, hidden_size] each
         if self._norm is not None:
             states = [self._norm(state) for state in states]
         taps = torch.stack(states) if states else logits.new_zeros(0, len(ids), 0)

@@ -9,6 +9,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,7 +84,7 @@ def model_facts(model: Any) -> Facts:
         quantization = {"quant_method": getattr(quantization, "quant_method", None)}
     method = quantization.get("quant_method")
     return {
-        "id": getattr(config, "_name_or_path", None) or type(model).__name__,
+        "id": model_id(getattr(config, "_name_or_path", None) or type(model).__name__),
         "revision": getattr(config, "_commit_hash", None),
         "vocab_size": getattr(text, "vocab_size", None),
         "num_layers": getattr(text, "num_hidden_layers", None),
@@ -92,6 +93,21 @@ def model_facts(model: Any) -> Facts:
         "quantization": None if method is None else str(getattr(method, "value", method)),
         "max_length": getattr(text, "max_position_embeddings", None),
     }
+
+
+def model_id(name: str) -> str:
+    """What a model is called, without the folders of the machine it lies on.
+
+    >>> model_id("meta-llama/Llama-3.1-8B"), model_id("/data/someone/target")
+    ('meta-llama/Llama-3.1-8B', 'target')
+    >>> model_id("/cache/hub/models--org--model/snapshots/0123abcd")
+    'org/model'
+    """
+    path = Path(name)
+    cached = next((part for part in path.parts if part.startswith("models--")), None)
+    if cached is not None:
+        return cached.removeprefix("models--").replace("--", "/")
+    return path.name if path.is_absolute() or path.exists() else name
 
 
 def call_facts(

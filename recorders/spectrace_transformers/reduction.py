@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 Array = npt.NDArray[Any]
 Layout = list[tuple[str, bool, Sequence[int]]]
@@ -45,7 +46,7 @@ def top_choices(logits: Tensor, top: int) -> tuple[Tensor, Tensor]:
         return logits.topk(top)
     if vocab_size % _BLOCKS:
         padding = _BLOCKS - vocab_size % _BLOCKS
-        logits = torch.nn.functional.pad(logits, (0, padding), value=-math.inf)
+        logits = pad(logits, (0, padding), value=-math.inf)
     table = logits.view(rows, _BLOCKS, -1)  # [R, blocks, V / blocks]
     columns = table.amax(1).topk(top, sorted=False).indices  # [R, m]
     found = table.gather(2, columns.unsqueeze(1).expand(rows, _BLOCKS, top))  # [R, blocks, m]
@@ -206,16 +207,16 @@ def _stacked(workspace: Workspace, target_logits: Tensor, draft_logits: Tensor |
 
     Of two widths the narrower is filled up with what no model ever says.
     """
-    parts = [target_logits] if draft_logits is None else [target_logits, draft_logits]
+    parts = [target_logits.float()]
+    if draft_logits is not None:
+        parts.append(draft_logits.to(target_logits.device, torch.float32))
     width = max(part.shape[1] for part in parts)
-    num_rows = sum(part.shape[0] for part in parts)
-    rows = workspace.rows("rows", (num_rows, width), target_logits.device)
-    at = 0
-    for part in parts:
-        rows[at : at + part.shape[0], : part.shape[1]].copy_(part)
-        rows[at : at + part.shape[0], part.shape[1] :].fill_(LOWEST)
-        at += part.shape[0]
-    return rows
+    parts = [
+        part if part.shape[1] == width else pad(part, (0, width - part.shape[1]), value=LOWEST)
+        for part in parts
+    ]
+    rows = workspace.rows("rows", (sum(map(len, parts)), width), target_logits.device)
+    return torch.cat(parts, out=rows)
 
 
 def log_normaliser(first_logit: Array, first_probability: Array) -> Array:

@@ -33,6 +33,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "steps": "Print one line per step.",
         "diagnose": "Name the cause of a bad acceptance, or clear the causes it is not.",
         "check": "Judge a draft checkpoint without running it.",
+        "probe": "Run a draft alone, and count how often it is right.",
     },
     "Exchange": {
         "import": "Make a trace of JSON lines.",

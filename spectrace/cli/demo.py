@@ -32,7 +32,7 @@ def command(out: Path | None, overwrite: bool, no_view: bool) -> None:
     second = out.with_name(f"{out.stem}-eagle3{out.suffix}")
     for path in (out, second):
         check_out(path, overwrite=overwrite)
-    # So small models run fastest on one thread, many times so on a busy machine; torch reads this when loaded.
+    # Models this small run fastest on one thread, by far on a busy machine; torch reads this when loaded.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     prompts, target = spectrace_demo.prompts(), spectrace_demo.target_path()
     options = {"target": target, "max_new_tokens": 96, "device": "cpu", "overwrite": overwrite}

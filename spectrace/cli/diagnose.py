@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import shutil
-import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.cli.arguments import TRACE, json_option
-from spectrace.cli.output import has_colour, number, print_json, print_lines, progress, say, shown
+from spectrace.cli.output import number, print_json, print_lines, progress, say, shown
+from spectrace.cli.verdicts import finding_lines, wrapped
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
-    from spectrace.analysis.diagnosis import Cleared, Diagnosis, Finding, NotChecked
-
-_COLOURS = {"certain": "red", "strong": "yellow", "hint": "cyan"}
-_EVIDENCE_LINES = 6
-_WIDTH = 100
-"""Longest line, whatever the terminal."""
+    from spectrace.analysis.diagnosis import Cleared, Diagnosis, NotChecked
 
 
 @click.command("diagnose")
@@ -40,7 +34,7 @@ def command(traces: tuple[Path, ...], control: Path | None, as_json: bool) -> No
 
     Several TRACEs are the files of one run: its ranks, or the segments of a flight recorder.
     """
-    with spectrace.open(list(traces) if len(traces) > 1 else traces[0]) as trace:
+    with spectrace.open(traces) as trace:
         with progress("reading", len(trace.steps)) as show:
             if control is None:
                 found = diagnose(trace, on_progress=show)
@@ -62,61 +56,33 @@ def _text(found: Diagnosis, name: str) -> Iterator[str]:
     yield from _head(found, name)
     yield ""
     for at, finding in enumerate(found.findings):
-        yield from _finding(finding, is_first=at == 0)
+        is_telling = at == 0 and finding.id != "workload/too-small"
+        yield from finding_lines(finding, with_evidence=is_telling)
     if not found.findings:
         yield "Nothing found. That is no proof of health: see what could not be checked."
     if found.look_first:
-        yield from _wrapped("look first at: ", ", ".join(found.look_first))
+        yield from wrapped("look first at: ", ", ".join(found.look_first))
     for item in found.counterfactuals:
-        yield from _wrapped("what if: ", item.summary)
+        yield from wrapped("what if: ", item.summary)
     accused = {_rule(finding.id) for finding in found.findings}
     cleared = [item for item in found.cleared if _rule(item.id) not in accused]
     if cleared:
         yield ""
-        yield from _wrapped("cleared: ", ", ".join(_cleared(cleared)))
+        yield from wrapped("cleared: ", ", ".join(_cleared(cleared)))
     if found.not_checked:
         yield ""
-        yield from _wrapped("could not be checked: ", "; ".join(_not_checked(found.not_checked)))
-        yield from _wrapped("", "--json says of each how to get what is missing.")
+        yield from wrapped("could not be checked: ", "; ".join(_not_checked(found.not_checked)))
+        yield from wrapped("", "--json says of each how to get what is missing.")
 
 
 def _head(found: Diagnosis, name: str) -> Iterator[str]:
     measured = found.measured
     proposals, prompts = number(measured["proposals"]), number(measured["prompts"])
-    yield from _wrapped("", f"{name}: {proposals} proposals from {prompts} prompts")
+    yield from wrapped("", f"{name}: {proposals} proposals from {prompts} prompts")
     if measured["proposals"]:
         length, rate = number(measured["accept_length"], 2), number(measured["acceptance_rate"].value)
-        yield from _wrapped("", f"accept length {length}, acceptance rate {rate} of the drafted tokens")
-        yield from _wrapped("", f"alpha1, first token accepted: {measured['alpha1']}")
-
-
-def _finding(finding: Finding, *, is_first: bool) -> Iterator[str]:
-    """The first finding in full, the others without their evidence."""
-    label = finding.strength.value
-    text = click.style(label, fg=_COLOURS[label], bold=True) if has_colour() else label
-    yield f"{text}: {visible(finding.id)}"
-    yield from _wrapped("  ", visible(finding.summary))
-    if is_first and label != "hint":
-        lines = [(key, line) for key, value in finding.evidence.items() if (line := _value(value))]
-        for key, line in lines[:_EVIDENCE_LINES]:
-            yield from _wrapped(f"  {visible(key).replace('_', ' ')}: ", line, indent="    ")
-    if finding.steps:
-        steps = ", ".join(number(step) for step in finding.steps)
-        yield from _wrapped("  first steps: ", steps, indent="    ")
-    yield from _wrapped("  next: ", visible(finding.advice), indent="    ")
-
-
-def _value(value: Any) -> str:
-    """A piece of evidence as text; empty when it says nothing."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, (int, float)):
-        return number(value)
-    if isinstance(value, Mapping):
-        return ", ".join(f"{visible(str(k)).replace('_', ' ')} {_value(v)}" for k, v in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_value, value[:16]))
-    return "" if value is None else visible(str(value), limit=200)
+        yield from wrapped("", f"accept length {length}, acceptance rate {rate} of the drafted tokens")
+        yield from wrapped("", f"alpha1, first token accepted: {measured['alpha1']}")
 
 
 def _rule(id_: str) -> str:
@@ -141,11 +107,3 @@ def _not_checked(items: Sequence[NotChecked]) -> Iterator[str]:
         by_reasons.setdefault(", ".join(reasons), []).append(rule)
     for text, rules in by_reasons.items():
         yield f"{visible(', '.join(rules))} ({visible(text)})"
-
-
-def _wrapped(start: str, text: str, *, indent: str = "  ") -> Iterable[str]:
-    """Text in lines that fit the terminal."""
-    width = min(shutil.get_terminal_size().columns, _WIDTH)
-    return textwrap.wrap(
-        text, width, initial_indent=start, subsequent_indent=indent, break_on_hyphens=False
-    ) or [start]

@@ -152,8 +152,10 @@ def command(
     if options["prompt_lookup"] is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--prompt-lookup N says how many tokens: leave --num-draft-tokens out")
     shape = None if tree is None else _tree(tree)
+    if shape is not None and options["num_draft_tokens"] is not None:
+        raise UsageError("--tree says how many nodes: leave --num-draft-tokens out")
     check_out(out, overwrite=overwrite)
-    given = _prompts(texts, prompts)
+    given = prompts_given(texts, prompts)
     folders = {"target": model_folder(target), "draft": None if draft is None else model_folder(draft)}
     engine = engine or engine_for(folders["draft"])
     if engine == EAGLE3:
@@ -300,8 +302,16 @@ def _tree(given: str) -> tuple[int, ...]:
 # --- prompts ---------------------------------------------------------------------------------------
 
 
-def _prompts(texts: Sequence[str], file: str | None) -> list[str]:
-    """Every prompt that was given, those of the file last."""
+def prompts_given(texts: Sequence[str], file: str | None) -> list[str]:
+    """Every prompt that was given, those of the file last.
+
+    Args:
+        texts: from the command line.
+        file: a line each, or ``-``.
+
+    Raises:
+        UsageError: there is none, or the file is not what it should be.
+    """
     prompts = [*texts, *([] if file is None else _read_prompts(file))]
     if not prompts:
         raise UsageError("give a prompt: --prompt TEXT, or --prompts FILE with a line each")

@@ -40,7 +40,7 @@ def command(traces: tuple[Path, ...], by: str | None, as_json: bool) -> None:
 
     Several TRACEs are the files of one run: its ranks, or the segments of a flight recorder.
     """
-    with spectrace.open(list(traces) if len(traces) > 1 else traces[0]) as trace:
+    with spectrace.open(traces) as trace:
         if as_json:
             print_json({**summary(trace), **({"by_request": _by_request(trace)} if by else {})})
             return

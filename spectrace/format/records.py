@@ -71,6 +71,7 @@ class Fingerprint:
     shape: Sequence[int] | None = None
     rms: float | None = None
     digest: str | None = None
+    """``sha256:`` and the SHA-256 of the tensor's bytes, hex."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +109,9 @@ class VocabMap:
     applied: str | None = None
     """offset | direct | identity | none: how the engine read the table."""
     digest: str | None = None
+    """``sha256:`` and the SHA-256 of d2t as little-endian int64, hex."""
     digest_expected: str | None = None
+    """The same of the map the draft was trained with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,6 +173,7 @@ class Tokenizer:
     """The tokenizer both models were taken to share."""
 
     digest: str | None = None
+    """``sha256:`` and the SHA-256 of all tokens as the vocabulary writes them, by id, each ended by a NUL byte."""
     vocab_size: int | None = None
     bos_id: int | None = None
     eos_ids: Sequence[int] | None = None
@@ -225,6 +229,7 @@ class Request:
     """Only when text capture is on."""
     segment_map: Any = None
     prompt_digest: str | None = None
+    """``sha256:`` and the SHA-256 of the prompt's ids as little-endian int32, hex."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -391,8 +396,11 @@ class Step:
     segment_boundary: OptionalInt = _Field()
     """Index within emitted_ids of the token that ends the segment."""
     draft_kv_length: OptionalInt = _Field()
+    """Tokens in the draft's cache before it proposes."""
     target_kv_length: OptionalInt = _Field()
+    """Tokens in the target's cache before it verifies."""
     prefix_hit_length: OptionalInt = _Field()
+    """Tokens of the prompt that a prefix cache held."""
     mask: _Field[tuple[str, ...] | None] = _Field()
     """Per emitted position, on | off: grammar mask applied."""
     processor_tokens: OptionalInt = _Field()
@@ -402,8 +410,11 @@ class Step:
     nonfinite: _Field[Mapping[str, Any] | None] = _Field()
     """{draft_logits, target_logits}: counts of NaN and infinite values."""
     draft_ns: OptionalInt = _Field()
+    """Nanoseconds spent proposing."""
     verify_ns: OptionalInt = _Field()
+    """Nanoseconds from the proposal to the decision."""
     step_ns: OptionalInt = _Field()
+    """Nanoseconds of the whole step."""
     started_ns: OptionalInt = _Field()
     """Nanoseconds from the start of recording to the start of the step, monotonic clock."""
     flags: _Field[tuple[str, ...] | None] = _Field()

@@ -123,6 +123,8 @@ class Chunk:
         """The columns that are there and sound."""
         found: Columns = {}
         for number in numbers:
+            if number not in self.body.numbers:
+                continue
             try:
                 column = self.body.column(number)
             except BadBody as error:
@@ -314,7 +316,7 @@ class TraceFile:
             frame = rfind_frame(data, INDEX, start, effort)
             if frame is not None or start == self._head_end or window >= _TAIL_WINDOW:
                 break
-            window *= 4
+            window = min(4 * window, _TAIL_WINDOW)
         body = None if frame is None else self._index_body(frame)
         if frame is None or body is None:
             return
@@ -422,7 +424,7 @@ class TraceFile:
     def was_replaced(self) -> bool:
         """Another file stands under this one's name."""
         try:
-            now = os.stat(self.path)
+            now = self.path.stat()
         except OSError:
             return False
         mine = os.fstat(self.fd)

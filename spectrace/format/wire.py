@@ -8,6 +8,7 @@ Everything read is checked before it is believed: sizes before allocation, count
 from __future__ import annotations
 
 import zlib
+from collections.abc import KeysView
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,11 @@ class StepBody:
         self._decoded: Columns = {}
         self.num_elements = 0
         """Values and lists decoded so far."""
+
+    @property
+    def numbers(self) -> KeysView[int]:
+        """Numbers of the columns that are there."""
+        return self._parts.keys()
 
     def column(self, number: int) -> Column | None:
         """One column, or None when no row of the frame has it.

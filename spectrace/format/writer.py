@@ -124,7 +124,8 @@ class TraceWriter:
         copies: list[Any] = []
         ndarray = np.ndarray
         try:
-            num_rows = num_steps(num_rows)
+            if type(num_rows) is not int or not 0 <= num_rows <= MAX_STEPS:
+                num_rows = num_steps(num_rows)
             if callable(arrays):
                 return self._put(Batch(num_rows, arrays))
             # One loop without a call into Python: at small B this is what `steps` costs.

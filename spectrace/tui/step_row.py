@@ -83,7 +83,7 @@ def list_head(columns: Columns) -> Line:
     parts += [right("ms", columns.time)] if columns.time else []
     legend = "=accepted  xrejected→wanted  ·not reached  +target's own"
     if len(legend) > columns.tokens:
-        legend = "=accepted xrejected→wanted ·unreached +bonus"
+        legend = "=accepted xrejected→wanted ·unreached +target's"
     return clip_line([Span("  " + " ".join(parts) + " " + legend, "dim")], columns.width)
 
 

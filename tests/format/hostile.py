@@ -213,7 +213,7 @@ cases(
         "empty": b"",
         "a number": [],
         "a map": {"rows": 1},
-        "nested arrays": lambda: array32(_FULL, b"\x90" * _FULL),
+        "nested arrays": lambda: array32(MIB, b"\x90" * MIB),
         "no rows": [0],
         "negative rows": [-1],
         "billions of rows": [2**40],
@@ -386,8 +386,8 @@ def fake_headers() -> bytes:
 
 @case
 def starts_of_headers() -> bytes:
-    """Two megabytes of nothing but the first two bytes of a header."""
-    return good() + b"\x94\xa4" * MIB
+    """Half a megabyte of nothing but the first two bytes of a header."""
+    return good() + b"\x94\xa4" * (MIB // 4)
 
 
 @case
@@ -574,7 +574,7 @@ for _what, _other in _OTHERS.items():
 def chained(previous: int | None, rows: int = 2, **fields: Any) -> bytes:
     """A file without a tail whose last frame is an `indx`."""
     groups = dict.fromkeys(("offset", "row", "rows", "proposals", "drafted", "accepted", "rejected"), b"")
-    body = {
+    body: dict[str, Any] = {
         "prev": previous,
         "rows": rows,
         "groups": groups,
@@ -602,19 +602,15 @@ CASES["chain: a list of groups"] = lambda: chained(None, groups=[1])
 
 @case
 def a_chain_of_overlapping_frames() -> bytes:
-    """Each `indx` frame lies within the body of the one after it, and points to it."""
+    """Each `indx` frame lies within the body of the one before it, which names it as its predecessor."""
     data, inner = good(), b""
     groups = dict.fromkeys(("offset", "row", "rows", "proposals", "drafted", "accepted", "rejected"), b"")
-    for _ in range(2000):
-        body: dict[str, Any] = {
-            "prev": len(data) + 40,
-            "rows": 2,
-            "groups": groups,
-            "others": {},
-            "totals": {},
-            "amends": [],
-        }
-        inner = frame(b"indx", 2, msgpack.packb({"inner": inner, **body}, use_bin_type=True))
+    prefix = len(frame(b"indx", 2, b"")) + len(b"\x87\xa5inner\xc6\0\0\0\0")
+    for level in reversed(range(2000)):
+        index = {"prev": len(data) + prefix * (level + 1), "rows": 2, "groups": groups, "others": {}}
+        rest = pack_body({**index, "totals": {"steps": 2}, "amends": []})[1:]
+        inner = frame(b"indx", 2, b"\x87\xa5inner\xc6" + len(inner).to_bytes(4, "big") + inner + rest)
+    assert inner[prefix:].startswith(b"\x94\xa4indx")
     return data + inner
 
 

@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 import spectrace
 from spectrace.format.records import present_fields
 from spectrace.testing import step_fields

@@ -13,6 +13,7 @@ import tempfile
 import textwrap
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from hypothesis import strategies as st
 
 import spectrace
 from spectrace.errors import RecorderError
+from spectrace.format.fields import FIELDS
 from spectrace.testing import step_fields, write_trace
 
 
@@ -89,7 +91,7 @@ def test_no_call_raises_for_garbage(tmp_path: Path, value: Any, caplog: pytest.L
     """Whatever is given to whatever call, nothing is raised and the good steps around it are kept."""
     caplog.set_level(logging.WARNING)
     writer = spectrace.TraceWriter(tmp_path / "t.spectrace", {})
-    calls: list[Callable[[], None]] = [
+    calls: list[Callable[[], object]] = [
         lambda: writer.step(value),
         lambda: writer.step(lambda: value),
         lambda: writer.steps(value, value),
@@ -104,11 +106,7 @@ def test_no_call_raises_for_garbage(tmp_path: Path, value: Any, caplog: pytest.L
         lambda: writer.gap(lost=value, reason=value),
     ]
     fields = step_fields()
-    calls += [
-        lambda name=name: writer.step({**fields, name: value})
-        for name in spectrace.Step.__dict__
-        if name[0] != "_"
-    ]  # type: ignore[misc]
+    calls += [partial(writer.step, {**fields, field.name: value}) for field in FIELDS]
     for number, call in enumerate(calls):
         writer.step(step_fields(request="good", step=number))
         call()

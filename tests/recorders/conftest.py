@@ -160,7 +160,6 @@ class Zoo:
         input_ids = self.tokenizer(text, return_tensors="pt").input_ids
         return Way(name, self.target, self.tokenizer, input_ids, options, draft)
 
-
     def working_way(self, name: str) -> Way:
         """One of `WAYS`, run once; skips the test where transformers itself fails.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from spectrace.errors import CheckpointError
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
+
+from safetensors.torch import save_file  # noqa: E402
 
 from spectrace_eagle3 import Chain, Eagle3Decoder, load_draft  # noqa: E402
 from tests.recorders.eagle3_zoo import (  # noqa: E402
@@ -65,6 +68,22 @@ def test_a_pickle_gives_the_same_draft(tmp_path: Path) -> None:
     named = {name.replace("layers.0", "midlayer"): tensor for name, tensor in weights.items()}
     torch.save(named, pickled / "pytorch_model.bin")
     assert torch.equal(_logits(safe), _logits(pickled))
+
+
+def test_a_sharded_checkpoint_gives_the_same_draft(tmp_path: Path) -> None:
+    """Tensors spread over two files with an index are one draft."""
+    weights = random_weights(config_json())
+    whole = write_draft(tmp_path / "whole", config_json(), weights)
+    sharded = write_draft(tmp_path / "sharded", config_json(), {})
+    (sharded / "model.safetensors").unlink()
+    names = sorted(weights)
+    places = {name: f"model-0000{1 + (i % 2)}-of-00002.safetensors" for i, name in enumerate(names)}
+    for file in set(places.values()):
+        save_file(
+            {name: weights[name].contiguous() for name in names if places[name] == file}, sharded / file
+        )
+    (sharded / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    assert torch.equal(_logits(whole), _logits(sharded))
 
 
 @pytest.mark.parametrize(

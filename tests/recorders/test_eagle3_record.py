@@ -100,6 +100,7 @@ def test_chains_are_as_long_as_asked_for(record: Record) -> None:
     [
         (["--draft", HEAD, "--tree", "3,3"], "--tree 3,3: give three whole numbers TOPK,DEPTH,NODES"),
         (["--draft", str(spectrace_demo.draft_path()), "--tree", "3,3,8"], "need an EAGLE-3 draft"),
+        (["--draft", HEAD, "--tree", "3,3,8", "--num-draft-tokens", "2"], "leave --num-draft-tokens out"),
         (["--prompt-lookup", "3", "--reference"], "need an EAGLE-3 draft"),
         (["--prompt-lookup", "3", "--engine", "eagle3"], "give an EAGLE-3 checkpoint with --draft"),
     ],

@@ -238,7 +238,7 @@ def test_the_reference_holds_every_boundary_of_the_first_prompt(recorded: Record
 def test_the_header_says_what_ran(recorded: Recorded) -> None:
     """Method, rule, shape of the proposals, taps, weights and rotary settings."""
     run = recorded.trace.run
-    assert (run.method, run.engine.name) == ("eagle3", "spectrace_eagle3")  # type: ignore[union-attr]
+    assert (run.method, run.engine.name) == ("eagle3", "spectrace_eagle3")
     assert run.taps is not None
     assert tuple(run.taps.boundaries or ()) == tuple(run.taps.declared or ()) == (2, 4, 5)
     assert (run.taps.numbering, run.taps.origin, run.taps.normed) == ("input", "config", False)

@@ -93,7 +93,7 @@ LEADS: list[tuple[str, int]] = [
 
 
 async def test_keys_lead_to_steps(trace: Path) -> None:
-    """Moving, counts, divergences, requests: each key goes where its help says."""
+    """Moving, counts, rejections, requests: each key goes where its help says."""
     async with viewing(trace) as driven:
         for keys, row in LEADS:
             await driven.type("g" + keys)
@@ -168,7 +168,7 @@ async def test_a_burst_of_keys_is_obeyed_in_its_order(trace: Path) -> None:
         assert driven.steps.row == 422
         await driven.type("/req-050\rnnf")
         assert driven.steps.row == 0
-        assert "first divergence" in driven.text
+        assert "first rejection" in driven.text
         await driven.type("12G5jt?q:7\rjl")
         assert driven.steps.row == 8
         assert driven.steps.view == "ids"

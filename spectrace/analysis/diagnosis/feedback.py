@@ -14,9 +14,13 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
 
-_NORMAL, _COLLAPSED = 0.35, 0.30
+_NORMAL = 0.35
+"""alpha1 from which the first token is fine."""
+_FALL = 0.7
+"""Healthy drafts accept the second token at least as often as .9 of the first, whatever they are."""
 
 
 class FeedbackTally:
@@ -67,18 +71,21 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             summary=f"the fed-back state is {ratio:.2f} times as large as the first input",
             evidence=evidence,
         )
-    elif (
-        tally.steps >= MIN_STEPS
-        and second.trials >= 50
-        and (sample.alpha1.value or 0) >= _NORMAL
-        and second.high < _COLLAPSED
-    ):
+    elif _collapses(sample.alpha1, second):
+        is_strong = tally.steps >= MIN_STEPS and sample.is_enough
         forms = ("normed", "un-normed") if ratio < 1 else ("un-normed", "normed")
         yield Finding(
             id="tap-form/feedback-norm",
-            strength=Strength.STRONG,
+            strength=Strength.STRONG if is_strong else Strength.HINT,
             summary=f"The fed-back state is {forms[0]}, the draft expects it {forms[1]}: "
             "the first token is fine, the second collapses.",
             advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
             evidence=evidence,
         )
+
+
+def _collapses(first: Share, second: Share) -> bool:
+    """The second token is accepted far less often than the first, by more than chance."""
+    if first.value is None or second.value is None or first.value < _NORMAL:
+        return False
+    return second.value < _FALL * first.value and not first.overlaps(second)

@@ -152,7 +152,7 @@ def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
     elif min(compared.best_cosine) >= _DIFFERENT:
         yield Cleared(
             id="tap-form",
-            summary=f"states match the reference, cosine {min(compared.best_cosine):.3f} or more",
+            summary=f"states match the reference, cosine at least {min(compared.best_cosine):.3f}",
             evidence={"cosine_at_best": compared.best_cosine, "n": compared.num_rows},
         )
 

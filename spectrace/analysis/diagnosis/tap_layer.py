@@ -115,7 +115,7 @@ def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
     ):
         yield Cleared(
             id="tap-layer",
-            summary=f"each tap matches its boundary, cosine {min(at_declared):.3f} or more",
+            summary=f"each tap matches its boundary, cosine at least {min(at_declared):.3f}",
             evidence=evidence,
         )
     elif sorted(best) == sorted(declared):

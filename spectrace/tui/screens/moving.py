@@ -1,4 +1,4 @@
-"""Where the reader stands, and every key that goes elsewhere: counts, pages, divergences, requests, search.
+"""Where the reader stands, and every key that goes elsewhere: counts, pages, rejections, requests, search.
 
 Knows rows and tokens and no widget: a screen that shows them says how (`put_cursor`, `show_place`,
 `show_detail_soon`).
@@ -131,16 +131,16 @@ class MovingScreen(KeyScreen):
 
     # --- hunting ---
 
-    def action_first_divergence(self) -> None:
+    def action_first_rejection(self) -> None:
         """The first step with a rejection."""
         self.taken_count()
         found = self.loader.next_rejected(0) if self.loader.total else None
         if found is None:
-            self.say("no divergence: every proposal was accepted whole")
+            self.say("no rejection: every proposal was accepted whole")
         else:
-            self.go_to(found, "first divergence")
+            self.go_to(found, "first rejection")
 
-    def action_divergence(self, direction: int) -> None:
+    def action_rejection(self, direction: int) -> None:
         """The next or previous step with a rejection."""
         row: int | None = self.row
         for _ in range(min(self.taken_count() or 1, 1000)):
@@ -151,7 +151,7 @@ class MovingScreen(KeyScreen):
                 break
             self.row = row
         where = "after" if direction > 0 else "before"
-        self.go_to(self.row, f"no divergence {where} this step" if row is None else "")
+        self.go_to(self.row, f"no rejection {where} this step" if row is None else "")
 
     def action_same_request(self, direction: int) -> None:
         """The next or previous step of the request under the cursor."""

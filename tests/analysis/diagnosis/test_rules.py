@@ -399,6 +399,21 @@ def test_tokens_behind_a_rejection_never_count(rich: Any, diagnosed: Diagnose) -
     assert worth(diagnosed(rich.run, rich.steps, rich.others)) == []
 
 
+def test_the_feedback_of_a_short_trace_is_a_hint(rich: Any, diagnosed: Diagnose) -> None:
+    """Fewer than 200 proposals point at the fed-back state and do not convict it."""
+    dead_second(rich)
+    rich.steps = rich.steps[:80]
+    diagnosis = diagnosed(rich.run, rich.steps, rich.others)
+    assert worth(diagnosis) == []
+    assert diagnosis.findings[0].id == "tap-form/feedback-norm"
+
+
+def test_another_size_of_the_feedback_alone_is_no_fault(rich: Any, diagnosed: Diagnose) -> None:
+    """Some heads are made so: only a second token that collapses makes it one."""
+    each("draft_inputs", lambda *_: [{"rms": 12.0}, {"rms": 1.0}])(rich)
+    assert diagnosed(rich.run, rich.steps, rich.others).findings == []
+
+
 def test_the_recorders_own_reason_is_given(rich: Any, diagnosed: Diagnose) -> None:
     """Where an engine cannot give a field, the answer says why."""
     each("draft_positions", lambda *_: None)(rich)

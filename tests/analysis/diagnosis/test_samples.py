@@ -1,0 +1,35 @@
+"""Real runs of the bundled models: healthy ones accuse nobody, each faulty one names its fault first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import spectrace
+
+HEALTHY = ("draft-greedy", "draft-sampled", "prompt-lookup", "killed", "eagle3", "eagle3-tree")
+FAULTY = {
+    "eagle3-map-as-direct": "vocab-map/offset-read-as-direct",
+    "eagle3-taps-shifted": "tap-layer/shifted",
+    "eagle3-taps-normed": "tap-form/norm",
+    "eagle3-no-midlayer": "weights/not-loaded",
+    "eagle3-feedback-normed": "tap-form/feedback-norm",
+    "eagle3-draft-kv-kept": "kv-state/not-trimmed",
+    "eagle3-positions-shifted": "positions/shifted",
+    "eagle3-random-head": "draft-head/not-loaded",
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_a_healthy_sample_has_no_certain_and_no_strong_finding(name: str, sample_traces: Path) -> None:
+    """A short healthy run is too small at most."""
+    with spectrace.open(sample_traces / f"{name}.spectrace") as trace:
+        assert {finding.id for finding in spectrace.diagnose(trace).findings} <= {"workload/too-small"}
+
+
+@pytest.mark.parametrize("name", FAULTY)
+def test_a_faulty_sample_names_its_fault_first(name: str, sample_traces: Path) -> None:
+    """The first finding is the fault that was put in."""
+    with spectrace.open(sample_traces / f"{name}.spectrace") as trace:
+        assert spectrace.diagnose(trace).findings[0].id == FAULTY[name]
