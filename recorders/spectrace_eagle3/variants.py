@@ -84,10 +84,12 @@ def table_of(draft: Draft, variant: Variant) -> Tensor:
 @contextmanager
 def varied(draft: Draft, variant: Variant, model: Any) -> Iterator[None]:
     """Changes the network for a while."""
-    head, first = draft.head, draft.head.layers[0]
+    head = draft.head
+    first: Any = head.layers[0]
     before = head.config, head.layers, head.norm_output, first.norm_before_residual, head.embed_tokens.weight
     if variant.without_norm is not None:
-        head.config = replace(head.config, **{variant.without_norm: False})
+        changes: dict[str, Any] = {variant.without_norm: False}
+        head.config = replace(head.config, **changes)
     if not variant.has_layers:
         head.layers = torch.nn.ModuleList()
     head.norm_output ^= variant.swaps_feedback

@@ -14,6 +14,7 @@ import click
 
 import spectrace
 from spectrace.analysis.intervals import Share
+from spectrace.analysis.probing import ProbeRow, best_row
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
 from spectrace.cli.record import EAGLE3, TRANSFORMERS, engine_for, model_folder, prompts_given
@@ -22,6 +23,8 @@ from spectrace.format.records import Step
 
 GROUP = "spectrace.probes"
 _GREEDY = "greedy"
+Chain = tuple[int, list[int], list[float]]
+"""Committed length, proposed ids, log q of each."""
 
 
 @click.command("probe")
@@ -88,7 +91,7 @@ def command(
             prompts=given, recorded=recorded, on_progress=lambda done, _: show(done), **folders, **options
         )
     if as_json:
-        print_json(found)
+        print_json({**found, "best": best_row([_row(row) for row in found["rows"]])})
     else:
         print_lines(_lines(found))
 
@@ -106,7 +109,7 @@ def _probe() -> Any:
 # --- what was recorded -----------------------------------------------------------------------------
 
 
-def _recorded(path: Path) -> list[tuple[list[int], int, list[tuple[int, list[int]]]]]:
+def _recorded(path: Path) -> list[tuple[list[int], int, list[Chain]]]:
     """Text, length of the prompt and proposals of every request whose prompt is in the trace."""
     with spectrace.open(path) as trace:
         is_greedy = trace.run.verification is not None and trace.run.verification.rule == _GREEDY
@@ -120,7 +123,11 @@ def _recorded(path: Path) -> list[tuple[list[int], int, list[tuple[int, list[int
                 continue
             own = sorted(steps.get(request.request, ()), key=lambda step: step.position)
             ids = [*request.prompt_ids, *(token for step in own for token in step.emitted_ids)]
-            chains = [(step.position, list(step.proposal_ids)) for step in own if is_greedy and not tree]
+            chains: list[Chain] = [
+                (step.position, list(step.proposal_ids), list(step.draft_logprobs or ()))
+                for step in own
+                if is_greedy and not tree
+            ]
             found.append((ids, len(request.prompt_ids), chains))
     if not found:
         raise RecorderError(f"{shown(path)}: holds no prompts, so there is no text to read")
@@ -131,12 +138,16 @@ def _recorded(path: Path) -> list[tuple[list[int], int, list[tuple[int, list[int
 
 
 def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    rows, best = found["rows"], found["best"]
-    depths = range(1, len(rows[0]["right"]) + 1)
-    is_recorded = rows[0]["same"][1] > 0
-    heads = ["", *(f"depth {d}" for d in depths), *(["recorded"] if is_recorded else [])]
-    yield from table(heads, [_cells(row, number == best, is_recorded) for number, row in enumerate(rows)])
-    first = Share(*rows[0]["right"][0])
+    rows = [_row(row) for row in found["rows"]]
+    best = best_row(rows)
+    is_recorded = rows[0].same.trials > 0
+    heads = [
+        "",
+        *(f"depth {d + 1}" for d in range(len(rows[0].right))),
+        *(["recorded"] if is_recorded else []),
+    ]
+    yield from table(heads, [_cells(row, at == best, is_recorded) for at, row in enumerate(rows)])
+    first = rows[0].right[0]
     yield ""
     yield (
         f"right at depth 1 as this decoder runs it: {number(first.value)} "
@@ -147,14 +158,24 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
     yield _verdict(rows, best, is_recorded)
 
 
-def _cells(row: Mapping[str, Any], is_best: bool, is_recorded: bool) -> list[str]:
-    shares = [Share(*counts) for counts in [*row["right"], *([row["same"]] if is_recorded else [])]]
-    return [f"{'*' if is_best else ' '} {row['name']}", *(number(share.value) for share in shares)]
+def _row(row: Mapping[str, Any]) -> ProbeRow:
+    right = tuple(Share(hits, trials) for hits, trials in row["right"])
+    return ProbeRow(row["name"], right, Share(*row["same"]), row["apart"])
 
 
-def _verdict(rows: Sequence[Mapping[str, Any]], best: int, is_recorded: bool) -> str:
-    name = rows[best]["name"]
+def _cells(row: ProbeRow, is_best: bool, is_recorded: bool) -> list[str]:
+    shares = [*row.right, *([row.same] if is_recorded else [])]
+    return [f"{'*' if is_best else ' '} {row.name}", *(number(share.value) for share in shares)]
+
+
+def _verdict(rows: Sequence[ProbeRow], best: int | None, is_recorded: bool) -> str:
+    if best is None:
+        return "none of these is what the recorded run did"
     if is_recorded:
-        same = Share(*rows[best]["same"])
-        return f"* what the recorded run did: {name}, {same.successes:,} of {same.trials:,} proposed tokens"
-    return f"* best: {name}"
+        same = rows[best].same
+        counts = f"{same.successes:,} of {same.trials:,} proposed tokens"
+        apart = "" if rows[best].apart is None else f", log q apart by {number(rows[best].apart, 4)}"
+        return f"* what the recorded run did: {rows[best].name}, {counts}{apart}"
+    if best == 0:
+        return "* nothing else does better"
+    return f"* does better: {rows[best].name}"

@@ -1,0 +1,185 @@
+"""`spectrace probe` counts what a draft gets right, and names what an engine did by replaying it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spectrace_demo
+from spectrace.cli import main
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from spectrace_eagle3 import Chain, DynamicTree, Eagle3Decoder, Eagle3Recorder, Faults, load_draft  # noqa: E402
+from spectrace_eagle3.probe import probe  # noqa: E402
+from tests.recorders.eagle3_zoo import EOS, bundled_target, bundled_tokenizer, prompt_ids  # noqa: E402
+
+pytestmark = pytest.mark.engine
+
+FOLDERS: Any = {"target": spectrace_demo.target_path(), "draft": spectrace_demo.eagle3_path()}
+TEXT = (
+    "One windy morning Mira walked from Elmford to the old mill. There she met a baker who had lost a lamp."
+)
+Probe = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Probe:
+    """Return `spectrace probe` of the bundled head: arguments -> exit code, stdout, stderr."""
+    entry = EntryPoint("eagle3", "spectrace_eagle3.probe:probe", "spectrace.probes")
+    monkeypatch.setattr("spectrace.cli.probe.entry_points", lambda group: [entry])
+
+    def call(*arguments: str | Path) -> tuple[int, str, str]:
+        code = main(
+            ["probe", "--target", str(FOLDERS["target"]), "--draft", str(FOLDERS["draft"]), "--device", "cpu"]
+            + [str(argument) for argument in arguments]
+        )
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return call
+
+
+def _record(path: Path, prompts: tuple[int, ...], plan: Any = None, **faults: Any) -> Path:
+    draft = load_draft(spectrace_demo.eagle3_path(), bundled_target())
+    with (
+        Eagle3Decoder(
+            bundled_target(), draft, plan or Chain(3), eos_ids=[EOS], faults=Faults(**faults)
+        ) as decoder,
+        Eagle3Recorder(path, decoder, tokenizer=bundled_tokenizer(), strict=True) as recorder,
+    ):
+        for number in prompts:
+            recorder.generate(prompt_ids(number), 20)
+    return path
+
+
+def test_teacher_forced_accuracy_is_that_of_a_walk_through_the_text() -> None:
+    """Depth by depth the same hits as drafting after every position, one at a time, from the true tokens."""
+    ids = bundled_tokenizer()(TEXT).input_ids
+    found = probe(prompts=[TEXT], device="cpu", **FOLDERS)
+    target, draft = bundled_target(), load_draft(spectrace_demo.eagle3_path(), bundled_target())
+    with torch.no_grad():
+        output = target(torch.tensor([ids]), output_hidden_states=True)
+    picks, states = output.logits[0].argmax(-1), output.hidden_states
+    taps = torch.stack([states[k][0] for k in draft.taps.boundaries])
+    from spectrace_eagle3.faults import HEALTHY
+    from spectrace_eagle3.rows import DraftRows, Node
+
+    hits, starts = [0, 0, 0], range(len(ids) - 4)
+    raw_of = {int(target_id): raw for raw, target_id in enumerate(draft.vocab.table)}
+    judged = 0
+    for start in starts:
+        told = ids[start + 2 : start + 4]
+        if any(token not in raw_of for token in told):
+            continue  # the walk feeds raw ids
+        judged += 1
+        rows = DraftRows(draft.head, draft.vocab.table, HEALTHY)
+        rows.begin(ids[1 : start + 2], taps[:, : start + 1], 0)
+        nodes: list[Node] = []
+        for depth in range(3):
+            pick = int(draft.vocab.table[int(rows.logits[depth].argmax())])
+            hits[depth] += pick == int(picks[start + 1 + depth])
+            if depth < 2:
+                nodes.append(Node(raw_of[told[depth]], depth - 1, depth, depth))
+                rows.read([depth], nodes)
+    assert judged > 0.7 * len(starts)
+    right = found["rows"][0]["right"]
+    assert [trials for _, trials in right] == [len(starts)] * 3
+    for depth in range(3):
+        assert 0 <= right[depth][0] - hits[depth] <= len(starts) - judged
+
+
+FAULTS: dict[str, dict[str, Any]] = {
+    "as this decoder runs it": {},
+    "d2t read as target ids": {"map_as_direct": True},
+    "taps one layer up": {"tap_shift": 1},
+    "taps one layer down": {"tap_shift": -1},
+    "taps after the target's final norm": {"normed_taps": True},
+    "without the draft's layer": {"no_midlayer": True},
+    "state fed back normed": {"swapped_feedback_norm": True},
+    "own tokens one position late": {"position_shift": 1},
+}
+
+
+@pytest.mark.parametrize("prompts", [(0, 1), (2, 3), (4, 5)])
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_best_line_is_the_fault_of_the_recorded_run(
+    run: Probe, tmp_path: Path, name: str, prompts: tuple[int, ...]
+) -> None:
+    """On three sets of prompts, every fault that leaves the weights alone is named by its replay."""
+    trace = _record(tmp_path / "run.spectrace", prompts, **FAULTS[name])
+    code, out, err = run(trace, "--json")
+    assert code == 0, err
+    found = json.loads(out)
+    best = found["rows"][found["best"]]
+    same, proposed = best["same"]
+    assert same >= 0.98 * proposed > 0
+    assert best["apart"] < 1e-3
+    assert best["name"] == name
+
+
+def test_a_fault_that_no_line_has_does_not_look_healthy(run: Probe, tmp_path: Path) -> None:
+    """Rejected tokens in the draft's cache change log q: the first line is near and not the same."""
+    code, out, _ = run(_record(tmp_path / "run.spectrace", (0, 1), keep_draft_kv=True), "--json")
+    assert code == 0
+    assert json.loads(out)["rows"][0]["apart"] > 1e-3
+
+
+def test_a_fault_of_the_weights_is_explained_by_no_line(run: Probe, tmp_path: Path) -> None:
+    """With a random head no way of running the true weights gives what was proposed."""
+    code, out, _ = run(_record(tmp_path / "run.spectrace", (0,), random_head=True))
+    assert code == 0
+    assert out.splitlines()[-1] == "none of these is what the recorded run did"
+
+
+def test_without_its_layer_the_draft_is_right_by_chance_only(run: Probe) -> None:
+    """The line of the story's stand-alone script, beside the one that does it right."""
+    code, out, _ = run("--prompt", TEXT, "--json")
+    rows = {row["name"]: row["right"][1] for row in json.loads(out)["rows"]}
+    assert code == 0
+    assert rows["without the draft's layer"][0] <= 1
+    assert rows["as this decoder runs it"][0] > 5
+
+
+def test_the_table_says_what_it_was_compared_with(run: Probe) -> None:
+    """Shares per depth, an interval, and what the training reported; no column without a recording."""
+    code, out, _ = run("--prompt", TEXT, "--depth", "2")
+    assert code == 0
+    lines = out.splitlines()
+    assert lines[0].split() == ["depth", "1", "depth", "2"]
+    assert lines[1].startswith("* as this decoder runs it")
+    assert "its training reported 0.844" in lines
+    assert lines[-1] == "* nothing else does better"
+
+
+def test_a_trace_of_trees_gives_its_text(run: Probe, tmp_path: Path) -> None:
+    """Trees are not replayed; accuracy on their text is still counted."""
+    code, out, _ = run(_record(tmp_path / "run.spectrace", (0,), DynamicTree(3, 3, 8)), "--json")
+    first = json.loads(out)["rows"][0]
+    assert code == 0
+    assert first["same"] == [0, 0]
+    assert first["right"][0][0] > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        ([], 2, "give a TRACE, --prompt TEXT or --prompts FILE"),
+        (["--prompt", "x"], 2, "no text has the 5 tokens"),
+        (["--prompt", TEXT, "--draft", str(spectrace_demo.draft_path())], 1, "is no EAGLE-3 draft"),
+    ],
+)
+def test_what_cannot_be_probed_is_a_sentence(
+    run: Probe, arguments: list[str], code: int, sentence: str
+) -> None:
+    """One line that says what is missing."""
+    found, _, err = run(*arguments)
+    assert found == code
+    assert sentence in err
+    assert len(err.splitlines()) == 1
