@@ -37,7 +37,7 @@ from spectrace_transformers.token_text import Vocabulary
 
 logger = logging.getLogger("spectrace")
 
-FLUSH_INTERVAL = 0.05
+FLUSH_INTERVAL = 0.1
 """Seconds between two writes. Packing costs per write rather than per step, and the interpreter's lock makes
 generation wait for it: 0.01 costs a model of 5 ms a step several per cent."""
 _SHADOWED = "_get_candidate_generator"

@@ -50,24 +50,6 @@ class Capture:
     flags: list[str] = field(default_factory=list)
 
 
-def step_fields(capture: Capture) -> dict[str, Any]:
-    """Fields of one step, lists as arrays, by the paths `TraceWriter.steps` takes."""
-    arrays = capture.arrays()
-    fields = dict(capture.scalars)
-    flags = capture.flags.copy()
-    if "reported" in arrays:
-        fields["num_accepted_reported"] = int(arrays["reported"])
-    fields.update(_decision(capture.rules, fields["position"], arrays, flags))
-    fields.update(_logit_fields(capture.rules, arrays))
-    if capture.rules.has_draft_ids:
-        fields["draft_ids"] = _raw(capture.rules, arrays["proposal"])
-    if capture.taps:
-        fields.update(_tap_fields(capture.taps, arrays["taps"]))
-    if flags:
-        fields["flags"] = flags
-    return fields
-
-
 def num_accepted(proposal: Array, emitted: Array) -> int:
     """Length of the common prefix: what of the proposal was committed.
 
@@ -79,8 +61,38 @@ def num_accepted(proposal: Array, emitted: Array) -> int:
     return int(differs[0]) if differs.size else shared
 
 
+@dataclass(frozen=True, slots=True)
+class _Arrived:
+    """A step whose numbers have come from the device."""
+
+    capture: Capture
+    arrays: Mapping[str, Array]
+    scalars: dict[str, Any]
+    """Fields of one value, and `flags`."""
+
+    def fits(self, other: _Arrived) -> bool:
+        """Whether both have the same fields and the same rules, and so can be joined."""
+        return (
+            self.capture.rules is other.capture.rules
+            and self.scalars.keys() == other.scalars.keys()
+            and self.arrays.keys() == other.arrays.keys()
+        )
+
+
+def _arrived(capture: Capture) -> _Arrived:
+    arrays = capture.arrays()
+    scalars = dict(capture.scalars)
+    if "reported" in arrays:
+        scalars["num_accepted_reported"] = int(arrays["reported"][0])
+    flags = capture.flags.copy()
+    scalars.update(_decision(capture.rules, scalars["position"], arrays, flags))
+    if flags:
+        scalars["flags"] = flags
+    return _Arrived(capture, arrays, scalars)
+
+
 def _decision(rules: Rules, position: int, arrays: Mapping[str, Array], flags: list[str]) -> dict[str, Any]:
-    """What was proposed, accepted and committed, and why it ended there."""
+    """What was accepted, and why it ended there."""
     proposal, emitted = arrays["proposal"], arrays["emitted"]
     accepted = num_accepted(proposal, emitted)
     final = "recovered" if rules.is_rejection_sampling else "corrected"
@@ -92,12 +104,7 @@ def _decision(rules: Rules, position: int, arrays: Mapping[str, Array], flags: l
         flags.append("truncated")
     elif accepted == len(proposal):
         final = "bonus"
-    fields = {
-        "proposal_ids": proposal,
-        "emitted_ids": emitted,
-        "num_accepted": accepted,
-        "final_kind": final,
-    }
+    fields = {"num_accepted": accepted, "final_kind": final}
     if len(emitted) and int(emitted[-1]) in rules.eos_ids:
         fields["stop"] = "eos"
     elif rules.max_length is not None and position + len(emitted) >= rules.max_length:
@@ -105,39 +112,80 @@ def _decision(rules: Rules, position: int, arrays: Mapping[str, Array], flags: l
     return fields
 
 
-def _logit_fields(rules: Rules, arrays: Mapping[str, Array]) -> dict[str, Any]:
+# --- several steps at once -------------------------------------------------------------------------
+
+
+def _joined(steps: Sequence[_Arrived]) -> dict[str, Any]:
+    """Fields of steps that fit each other, as `TraceWriter.steps` takes them."""
+    rules = steps[0].capture.rules
+    arrays = {name: np.concatenate([s.arrays[name] for s in steps]) for name in steps[0].arrays}
+    drafted = np.array([len(step.arrays["proposal"]) for step in steps])  # [B] K of each step
+    emitted = np.array([len(step.arrays["emitted"]) for step in steps])  # [B]
+    fields: dict[str, Any] = {name: [step.scalars[name] for step in steps] for name in steps[0].scalars}
+    if "flags" in fields:
+        fields["flags"] = _ragged(fields["flags"])
+    fields["proposal_ids"] = (arrays["proposal"], drafted)
+    fields["emitted_ids"] = (arrays["emitted"], emitted)
+    if rules.has_draft_ids:
+        fields["draft_ids"] = (_raw(rules, arrays["proposal"]), drafted)
+    fields.update(_logit_fields(rules, arrays, drafted, emitted))
+    if "taps" in arrays:
+        fields.update(_tap_fields([step.capture.taps for step in steps], arrays["taps"]))
+    return fields
+
+
+def _logit_fields(
+    rules: Rules, arrays: Mapping[str, Array], drafted: Array, emitted: Array
+) -> dict[str, Any]:
     """What the target, and where it is known the draft, thought at each position."""
-    num_drafted = len(arrays["proposal"])
-    top, first = _unmasked(arrays["top"]), arrays["first"]  # [R, m], [R, 1]
-    norm = log_normaliser(arrays["top"][:, :1], first)  # [R, 1]
-    chosen = (_unmasked(arrays["chosen"]) - norm)[:, 0]  # [R]
+    has_draft = "mean" in arrays
+    parts = np.stack((drafted + 1, drafted if has_draft else 0 * drafted), axis=1).ravel()
+    of_target = np.repeat(np.tile([True, False], len(drafted)), parts)  # [R]
+    ids = arrays["top_ids"]  # [R, m]
+    top = _unmasked(arrays["top"])
+    norm = log_normaliser(arrays["top"][:, :1], arrays["first"])  # [R, 1]
     logprobs = top - norm
-    ids = arrays["top_ids"]
-    target, draft = slice(0, num_drafted + 1), slice(num_drafted + 1, None)
-    picks = ids[target, 0].copy()
+    chosen = (_unmasked(arrays["chosen"]) - norm)[:, 0]  # [R]
+    ends = np.cumsum(drafted + 1)
+    has_proposal = np.ones(ends[-1], bool)  # [target rows]
+    has_proposal[ends - 1] = False
+    picks = ids[of_target, 0].copy()
     if rules.is_greedy:
         # Of two equal logits, the one the engine took.
-        picks[: len(arrays["emitted"])] = arrays["emitted"]
+        picks[_places(ends - drafted - 1, emitted)] = arrays["emitted"]
+    bad = arrays.get("raw_nonfinite", arrays["nonfinite"][of_target])
     fields = {
-        "target_ids": picks,
-        "target_logprobs": chosen[:num_drafted],
-        "target_ranks": arrays["better"] + 1,
-        "target_gaps": top[target, 0] - top[target, 1],
-        "target_top.id": ids[target],
-        "target_top.logprob": logprobs[target],
-        "nonfinite.target_logits": int(arrays.get("raw_nonfinite", arrays["nonfinite"][target]).sum()),
+        "target_ids": (picks, drafted + 1),
+        "target_logprobs": (chosen[of_target][has_proposal], drafted),
+        "target_ranks": (arrays["better"] + 1, drafted),
+        "target_gaps": (top[of_target, 0] - top[of_target, 1], drafted + 1),
+        "target_top.id": (ids[of_target], drafted + 1),
+        "target_top.logprob": (logprobs[of_target], drafted + 1),
+        "nonfinite.target_logits": np.add.reduceat(bad, ends - drafted - 1).astype(np.int64),
     }
-    if "mean" not in arrays:
+    if not has_draft:
         return fields
+    bad = arrays["nonfinite"][~of_target]
     return fields | {
-        "draft_logprobs": chosen[draft],
+        "draft_logprobs": (chosen[~of_target], drafted),
         # H = -sum q log q = log Z - sum q x
-        "draft_entropy": norm[draft, 0] - arrays["mean"],
-        "draft_top.id": _raw(rules, ids[draft]),
-        "draft_top.logprob": logprobs[draft],
-        "nonfinite.draft_logits": int(arrays["nonfinite"][draft].sum()),
-        "overlaps": arrays["overlaps"],
+        "draft_entropy": (norm[~of_target, 0] - arrays["mean"], drafted),
+        "draft_top.id": (_raw(rules, ids[~of_target]), drafted),
+        "draft_top.logprob": (logprobs[~of_target], drafted),
+        "nonfinite.draft_logits": np.add.reduceat(bad, np.cumsum(drafted) - drafted).astype(np.int64),
+        "overlaps": (arrays["overlaps"], drafted),
     }
+
+
+def _places(starts: Array, lengths: Array) -> Array:
+    """The indices start, start + 1, .. of each stretch, one stretch after the other.
+
+    >>> _places(np.array([0, 10]), np.array([2, 3])).tolist()
+    [0, 1, 10, 11, 12]
+    """
+    before = np.cumsum(lengths) - lengths
+    places: Array = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+    return places
 
 
 def _unmasked(logits: Array) -> Array:
@@ -158,53 +206,50 @@ def _scaled_signs(hidden_size: int) -> Array:
     return scaled
 
 
-def _tap_fields(taps: Sequence[TapRows], rows: Array) -> dict[str, Any]:
-    counts = [len(part.positions) for part in taps]
+def _tap_fields(taps: Sequence[Sequence[TapRows]], rows: Array) -> dict[str, Any]:
+    """Fingerprints of the rows [r, hidden_size] of several steps."""
+    parts = [part for of_step in taps for part in of_step]
+    counts = [len(part.positions) for part in parts]
+    lengths = [sum(len(part.positions) for part in of_step) for of_step in taps]
     size = rows.shape[1]
-    return {
-        "taps.dtype": [part.dtype for part, n in zip(taps, counts) for _ in range(n)],
-        "taps.boundary": np.repeat([part.boundary for part in taps], counts),
-        "taps.position": np.concatenate([part.positions for part in taps]),
-        "taps.shape": np.repeat([part.shape for part in taps], counts, axis=0),
-        "taps.rms": np.sqrt(np.einsum("rh,rh->r", rows, rows) / np.float32(size)),
-        "taps.nonfinite": np.count_nonzero(~np.isfinite(rows), axis=1),
-        "taps.projections": rows @ _scaled_signs(size),
+    columns = {
+        "dtype": [part.dtype for part, n in zip(parts, counts) for _ in range(n)],
+        "boundary": np.repeat([part.boundary for part in parts], counts),
+        "position": np.array([at for part in parts for at in part.positions]),
+        "shape": np.repeat([part.shape for part in parts], counts, axis=0),
+        "rms": np.sqrt(np.einsum("rh,rh->r", rows, rows) / np.float32(size)),
+        "nonfinite": np.count_nonzero(~np.isfinite(rows), axis=1),
+        "projections": rows @ _scaled_signs(size),
     }
+    return {f"taps.{key}": (column, lengths) for key, column in columns.items()}
+
+
+def _ragged(lists: Sequence[Sequence[Any]]) -> tuple[list[Any], list[int]]:
+    return [item for values in lists for item in values], [len(values) for values in lists]
 
 
 class Backlog:
     """Captured steps that the writer's thread has not yet taken.
 
     Steps taken together are joined into one set of arrays, so that their number costs that thread,
-    and through the interpreter's lock the generation, next to nothing.
+    and through the interpreter's lock the generation, little.
     """
 
     def __init__(self) -> None:
         self._waiting: deque[Capture] = deque()
-        self._ready: deque[dict[str, Any]] = deque()
+        self._ready: deque[_Arrived] = deque()
 
     def put(self, capture: Capture) -> None:
         """Adds a step; called on the generation's thread."""
         self._waiting.append(capture)
 
     def take(self) -> tuple[int, dict[str, Any]] | None:
-        """All waiting steps that have the same fields as the first, as (number, arrays)."""
+        """The waiting steps that fit the first of them, as (number, arrays)."""
         while self._waiting:
-            self._ready.append(step_fields(self._waiting.popleft()))
+            self._ready.append(_arrived(self._waiting.popleft()))
         if not self._ready:
             return None
-        run = [self._ready.popleft()]
-        while self._ready and self._ready[0].keys() == run[0].keys():
-            run.append(self._ready.popleft())
-        return len(run), {path: _joined([fields[path] for fields in run]) for path in run[0]}
-
-
-def _joined(values: list[Any]) -> Any:
-    """One column from the values of several steps: lists as (flat, lengths)."""
-    first = values[0]
-    if isinstance(first, np.ndarray):
-        flat = first if len(values) == 1 else np.concatenate(values)
-        return flat, [len(value) for value in values]
-    if isinstance(first, list):
-        return [item for value in values for item in value], [len(value) for value in values]
-    return values
+        steps = [self._ready.popleft()]
+        while self._ready and self._ready[0].fits(steps[0]):
+            steps.append(self._ready.popleft())
+        return len(steps), _joined(steps)

@@ -152,7 +152,7 @@ class Session:
         pack.add("emitted", input_ids[0, self._position :].to(torch.int64))
         scalars = self._scalars(ended)
         if isinstance(reported, Tensor):
-            pack.add("reported", reported.to(device, torch.int64))
+            pack.add("reported", reported.to(device, torch.int64).reshape(1))
         else:
             scalars["num_accepted_reported"] = reported
         if self._raw_nonfinite is not None:

@@ -18,6 +18,7 @@ from typing import Any, cast, overload
 import numpy as np
 
 from spectrace.errors import TraceError
+from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
 from spectrace.format.counts import Counts
 from spectrace.format.fields import LEAF_BY_PATH, Leaf
@@ -29,7 +30,7 @@ from spectrace.format.records import Gap, Reference, Run, Step
 from spectrace.format.sequences import Requests, Steps
 from spectrace.format.series import Ragged, join_series, named, series
 from spectrace.format.text import visible
-from spectrace.format.tracefile import Chunk, TraceFile
+from spectrace.format.tracefile import TraceFile
 from spectrace.format.wire import MAX_ELEMENTS
 
 SUFFIX = ".spectrace"

@@ -173,7 +173,7 @@ class Tokenizer:
     """The tokenizer both models were taken to share."""
 
     digest: str | None = None
-    """``sha256:`` and the SHA-256 of all tokens as the vocabulary writes them, by id, each ended by a NUL byte."""
+    """``sha256:`` and the SHA-256, hex, of all tokens as the vocabulary writes them, by id, NUL-ended."""
     vocab_size: int | None = None
     bos_id: int | None = None
     eos_ids: Sequence[int] | None = None

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from spectrace.errors import RecorderError
+from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Columns, FieldFault, concatenate
 from spectrace.format.fields import LEAVES, REQUIRED
 from spectrace.format.frames import AMEND, GAP, HEAD, REFERENCE, REQUEST, REQUEST_DETAIL, STEP, TOKENS
 from spectrace.format.packer import Item, Packer
 from spectrace.format.records import SCHEMA
-from spectrace.format.tracefile import Chunk, TraceFile
+from spectrace.format.tracefile import TraceFile
 
 ROWS_PER_FRAME = 1024
 """Steps in one compacted frame; fewer when they are large."""

@@ -17,12 +17,13 @@ import numpy as np
 
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
 from spectrace.analysis.rejection import NodeState, node_states
+from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
 from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
 from spectrace.format.reader import Trace
 from spectrace.format.records import Step
 from spectrace.format.text import visible
-from spectrace.format.tracefile import Chunk, TraceFile
+from spectrace.format.tracefile import TraceFile
 
 LONGEST_TEXT = 200
 """Characters of a token that are ever shown."""

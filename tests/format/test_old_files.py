@@ -29,7 +29,5 @@ def test_the_same_lines_still_make_the_same_bytes(name: str, tmp_path: Path) -> 
     out = tmp_path / "again.spectrace"
     import_lines((ROOT / f"tests/data/{name}.jsonl").read_bytes().splitlines(), out)
     with spectrace.open(out) as again:
-        assert list(export_lines(again)) == (
-            (ROOT / f"tests/data/{name}.jsonl").read_text().splitlines()
-        )
+        assert list(export_lines(again)) == ((ROOT / f"tests/data/{name}.jsonl").read_text().splitlines())
     assert out.stat().st_size == (ROOT / f"sample_traces/{name}.spectrace").stat().st_size

@@ -232,10 +232,10 @@ def test_a_fault_on_the_writing_thread_ends_the_recording_only(
     """A step that cannot be converted is declared lost, and the run does not notice."""
     expected = draft_way.generate()
 
-    def failing(_capture: Any) -> Any:
+    def failing(*_: Any) -> Any:
         raise ZeroDivisionError("injected")
 
-    monkeypatch.setattr(rows, "step_fields", failing)
+    monkeypatch.setattr(rows, "_decision", failing)
     with spectrace_transformers.record(path, draft_way.target):
         assert torch.equal(draft_way.generate(), expected)
     assert [r.levelno for r in caplog.records if r.name == "spectrace"] == [logging.WARNING]
