@@ -120,16 +120,15 @@ def _report(
     micro = {name: f"{median(values) * 1e6:.2f}" for name, values in found.items()}
     micro["all threads"] = f"{median(everything) * 1e6:.0f}"
     results.note(f"{record}: {' / '.join(micro)}", f"{' / '.join(micro.values())} µs a row")
-    ratio = median_ratio(found["steps"], found["packb"])
-    if batch == 1:
-        results.at_most(f"{record}: steps / packb", ratio, 1.0)
-        results.at_most(f"{record}: step / packb", median_ratio(found["step"], found["packb"]), 1.0)
-    elif batch >= 32:
-        results.at_most(f"{record}: steps / packb", ratio, 1 / 20, "{:.3f}")
-        built = median_ratio(found["steps"], found["building and packb"])
+    built = median_ratio(found["steps"], found["building and packb"])
+    for name in ("steps", "function", "step") if batch == 1 else ("steps", "function"):
+        ratio = median_ratio(found[name], found["packb"])
+        if batch == 1:
+            results.at_most(f"{record}: {name} / packb", ratio, 1.0)
+        elif batch >= 32:
+            results.at_most(f"{record}: {name} / packb", ratio, 1 / 20, "{:.3f}")
+    if batch >= 32:
         results.at_most(f"{record}: steps / building and packb", built, 1 / 100, "{:.3f}")
-    else:
-        results.note(f"{record}: steps / packb", f"{ratio:.2f}")
 
 
 if __name__ == "__main__":

@@ -20,8 +20,9 @@ import spectrace
 from spectrace.format.counts import count_steps
 from spectrace.format.fields import LEAVES
 from spectrace.format.frames import HEAD, HEADER_SIZE, REQUEST, STEP, Frame, pack_body, unpack_body
+from spectrace.format.items import Batch
 from spectrace.format.outfile import OutFile, Pending
-from spectrace.format.packer import Batch, Packer
+from spectrace.format.packer import Packer
 from spectrace.format.scan import read_frame
 from spectrace.format.tracefile import TraceFile
 

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from spectrace.format.columns import assemble, shred
+from spectrace.format.assembly import assemble
 from spectrace.format.fields import FIELD_BY_NAME
 from spectrace.format.records import Run, Step
+from spectrace.format.shredding import shred
 from spectrace.format.writer import TraceWriter
 
 

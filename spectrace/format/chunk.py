@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from spectrace.format.columns import Column, Columns, assemble
+from spectrace.format.assembly import assemble
+from spectrace.format.columns import Column, Columns
 from spectrace.format.fields import FIELD_BY_NAME, LEAF_BY_NUMBER
 from spectrace.format.frames import BadBody, Frame
 from spectrace.format.records import Step

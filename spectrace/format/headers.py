@@ -14,8 +14,8 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
-from spectrace.format.columns import NAMED_FLOATS
 from spectrace.format.records import SCHEMA, Run
+from spectrace.format.shredding import NAMED_FLOATS
 
 R = TypeVar("R")
 Report = Callable[[str, str], None]

@@ -27,7 +27,8 @@ from spectrace.format.frames import (
     is_shallow,
 )
 from spectrace.format.headers import load
-from spectrace.format.packer import Item, Packer, need_storable
+from spectrace.format.items import Item
+from spectrace.format.packer import Packer, need_storable
 from spectrace.format.reader import Trace
 from spectrace.format.records import SCHEMA, Reference, Request, Run, Step, present_fields
 from spectrace.format.text import visible

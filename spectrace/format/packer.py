@@ -8,23 +8,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from operator import index
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from spectrace.errors import RecorderError
-from spectrace.format.columns import (
-    Columns,
-    FieldFault,
-    concatenate,
-    from_arrays,
-    need_required,
-    shred,
-    slice_rows,
-)
+from spectrace.format.columns import Columns, FieldFault, concatenate, slice_rows
 from spectrace.format.counts import Counts, count_steps
 from spectrace.format.fields import REQUIRED
 from spectrace.format.frames import (
@@ -43,7 +34,9 @@ from spectrace.format.frames import (
     unpack_record,
 )
 from spectrace.format.headers import deep_merge, plain
+from spectrace.format.items import Batch, Item, called
 from spectrace.format.outfile import OutFile, Pending, gap
+from spectrace.format.shredding import from_arrays, need_required, shred
 from spectrace.format.wire import MAX_ELEMENTS, MAX_ROWS, encode_steps, num_elements
 
 Fault = Callable[[str], None]
@@ -51,8 +44,6 @@ TokenText = Callable[[str, int], "str | None"]
 
 FRAME_BYTES = 64 << 10
 """Aim for the size of a STEP frame: damage costs one frame, and a jump decodes one."""
-MAX_STEPS = 1 << 24
-"""Most steps in one call."""
 MAX_TEXT = 65_536
 """Longest text of a token and longest name of a request that is stored, characters."""
 REQUESTS_KEPT = 65_536
@@ -62,58 +53,6 @@ _DRAFT_IDS = ("draft_ids", "draft_top.id")
 
 
 # Not frozen: these are made on the engine's thread, and a frozen one takes twice as long.
-@dataclass(slots=True)
-class Batch:
-    """One call of the writer that gave steps as arrays, waiting in its queue."""
-
-    kind: ClassVar[str] = "batch"
-    num_rows: int
-    arrays: Mapping[str, Any] | Callable[[], tuple[int, Mapping[str, Any]] | None]
-    copies: list[Any] | None = None
-    """Where the engine may change its arrays: their bytes as they were given, in the same order. An array
-    is then asked for its dtype and shape only; copying bytes costs half as much as copying an array."""
-
-    @property
-    def given(self) -> Batch:
-        """Itself, as an `Item` has something given."""
-        return self
-
-    def copied(self) -> Mapping[str, Any]:
-        """The arrays as they were given.
-
-        Raises:
-            FieldFault: an array holds Python objects, whose bytes say nothing.
-        """
-        assert not callable(self.arrays)
-        if self.copies is None:
-            return self.arrays
-        return {n: _restored(n, a, c) for (n, a), c in zip(self.arrays.items(), self.copies, strict=True)}
-
-
-def _restored(name: str, given: Any, copy: Any) -> Any:
-    if type(given) is tuple:
-        return tuple([_restored(name, part, part_copy) for part, part_copy in zip(given, copy, strict=True)])
-    if type(copy) is not bytes:
-        return copy
-    if given.dtype.hasobject:
-        raise FieldFault(name, "a list, or an array of numbers; it is an array of Python objects")
-    return np.frombuffer(copy, given.dtype).reshape(given.shape)
-
-
-@dataclass(slots=True)
-class Item:
-    """Any other call of the writer, waiting in its queue."""
-
-    kind: str
-    """step | request | amend | tokens | reference | gap."""
-    given: Any
-
-    @property
-    def num_rows(self) -> int:
-        """Steps in it."""
-        return int(self.kind == "step")
-
-
 class Packer:
     """Turns items into frames.
 
@@ -254,7 +193,7 @@ class Packer:
         found = []
         for item in items:
             try:
-                made = _called(item)
+                made = called(item)
             except Exception as error:  # noqa: BLE001  a recorder's code, of which nothing is known here
                 self._refuse(item, error, pending)
                 continue
@@ -458,31 +397,6 @@ class Packer:
             start.append(Pending(GAP, pack_body({"lost": self._rotated, "reason": "rotated"})))
         self._head_bytes, self._largest = len(start[0].body), 0
         self._out.write(start)
-
-
-def _called(item: Item | Batch) -> Item | Batch | None:
-    """The item, or what it returns where it is deferred."""
-    if isinstance(item, Batch):
-        if not callable(item.arrays):
-            return item
-        given = item.arrays()
-        return None if given is None else Batch(num_steps(given[0]), given[1])
-    if item.kind != "step" or not callable(item.given):
-        return item
-    fields = item.given()
-    return None if fields is None else Item("step", fields)
-
-
-def num_steps(given: Any) -> int:
-    """A number of steps, whatever integer type it has.
-
-    Raises:
-        FieldFault: it is none.
-    """
-    number = index(given) if hasattr(given, "__index__") else -1
-    if not 0 <= number <= MAX_STEPS:
-        raise FieldFault("num_rows", f"a number of steps, at most {MAX_STEPS:,}")
-    return number
 
 
 def need_storable(what: str, fields: Mapping[str, Any]) -> bytes:

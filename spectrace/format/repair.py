@@ -17,7 +17,8 @@ from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Columns, FieldFault, concatenate
 from spectrace.format.fields import LEAVES, REQUIRED
 from spectrace.format.frames import AMEND, GAP, HEAD, REFERENCE, REQUEST, REQUEST_DETAIL, STEP, TOKENS
-from spectrace.format.packer import Item, Packer
+from spectrace.format.items import Item
+from spectrace.format.packer import Packer
 from spectrace.format.records import SCHEMA
 from spectrace.format.tracefile import TraceFile
 

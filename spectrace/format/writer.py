@@ -25,7 +25,8 @@ import numpy as np
 
 from spectrace.errors import RecorderError
 from spectrace.format.headers import run_mapping
-from spectrace.format.packer import MAX_STEPS, Batch, Item, Packer, num_steps
+from spectrace.format.items import MAX_STEPS, Batch, Item, num_steps
+from spectrace.format.packer import Packer
 from spectrace.format.records import Run
 
 logger = logging.getLogger("spectrace")
@@ -114,7 +115,7 @@ class TraceWriter:
 
         Args:
             num_rows: B.
-            arrays: by field or ``field.key``, see `spectrace.format.columns.from_arrays`; or a function
+            arrays: by field or ``field.key``, see `spectrace.format.shredding.from_arrays`; or a function
                 that returns (B, arrays) or None and is called on the writing thread, where it may wait
                 for a device. ``num_rows`` then only says how many steps are lost if it fails.
 

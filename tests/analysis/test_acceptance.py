@@ -20,8 +20,8 @@ from spectrace.analysis.acceptance import (
     emitted_per_proposal,
     per_position,
 )
-from spectrace.format.columns import shred
 from spectrace.format.counts import Counts, count_steps
+from spectrace.format.shredding import shred
 from spectrace.testing import step_fields
 
 Shape = tuple[int, int]

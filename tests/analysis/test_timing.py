@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
-from spectrace.format.columns import shred
 from spectrace.format.counts import Counts, count_steps
+from spectrace.format.shredding import shred
 from spectrace.testing import step_fields
 
 TIMED = Counts(proposals=4, emitted_by_proposals=8, timed={"step_ns": [4, 8_000]})
