@@ -23,7 +23,7 @@ from spectrace import TraceWriter
 BATCHES = (1, 8, 32, 64, 128)
 STEPS = 8
 """Different engine steps, given again and again."""
-ROUNDS = 41
+ROUNDS = 21
 CALLS = 64
 """Calls of `steps` in one measurement, and fewer with many rows: the queue is short between two flushes."""
 PAUSE = 0.05

@@ -160,8 +160,15 @@ class TransformersRecorder:
         self._stop()
         try:
             if self._writer is not None:
-                self._writer.steps(1, self._take)  # a step may have been put behind its own call
+                for _ in range(len(self._backlog) + 1):  # steps may have been put behind their own call
+                    self._writer.steps(1, self._take)
                 self._writer.close()
+                if self._first_facts is None and self.failed is None and error is None:
+                    logger.warning(
+                        "%s: no step was recorded, as no generate call speculated; give it assistant_model, "
+                        "prompt_lookup_num_tokens or assistant_early_exit",
+                        self.path,
+                    )
             if self._strict and self.failed is not None:
                 raise RecorderError(self.failed)
         except RecorderError as fault:

@@ -239,6 +239,9 @@ class Backlog:
         self._waiting: deque[Capture] = deque()
         self._ready: deque[_Arrived] = deque()
 
+    def __len__(self) -> int:
+        return len(self._waiting) + len(self._ready)
+
     def put(self, capture: Capture) -> None:
         """Adds a step; called on the generation's thread."""
         self._waiting.append(capture)

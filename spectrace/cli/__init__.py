@@ -92,15 +92,14 @@ class Program(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Offers commands without loading them, and files, since a path opens the viewer."""
-        return [
-            *(
-                CompletionItem(name, help=line)
-                for name, line in _SUMMARIES.items()
-                if name.startswith(incomplete)
-            ),
-            *super(click.Group, self).shell_complete(ctx, incomplete),
-            CompletionItem(incomplete, type="file"),
+        commands = [
+            CompletionItem(name, help=line)
+            for name, line in _SUMMARIES.items()
+            if name.startswith(incomplete)
         ]
+        options = super(click.Group, self).shell_complete(ctx, incomplete)
+        # bash takes either words or files: files only where no word can be meant.
+        return [*commands, *options] or [CompletionItem(incomplete, type="file")]
 
     def invoke(self, ctx: click.Context) -> Any:
         """Runs the command; a closed pipe is told apart from a fault."""

@@ -40,6 +40,7 @@ def _mapping(report: RepairReport) -> dict[str, object]:
         "lost": report.lost,
         "skipped_bytes": report.skipped_bytes,
         "problems": list(report.problems),
+        "is_cut": report.is_cut,
         "is_clean": report.is_clean,
     }
 
@@ -51,6 +52,7 @@ def _lines(report: RepairReport, source: Path, out: Path) -> list[str]:
         return [*lines, "nothing was damaged"]
     return [
         *lines,
-        f"lost: {number(report.lost)} steps; skipped: {number(report.skipped_bytes)} bytes",
+        f"known to be lost: {number(report.lost)} steps; skipped: {number(report.skipped_bytes)} bytes",
+        *(["the end of the file is missing: how many steps it held is not known"] if report.is_cut else []),
         *(f"problem: {visible(problem)}" for problem in report.problems),
     ]

@@ -55,6 +55,7 @@ def open(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Trace:
             part = TraceFile(found)
             _add_once(parts, _older_part(part))
             _add_once(parts, part)
+        _compare_runs(parts)
         return Trace(parts)
     except BaseException:
         for part in parts:
@@ -70,6 +71,16 @@ def _add_once(parts: list[TraceFile], part: TraceFile | None) -> None:
         part.close()
     else:
         parts.append(part)
+
+
+def _compare_runs(parts: Sequence[TraceFile]) -> None:
+    """Says so when files that are opened as one run cannot be of one."""
+    for name in ("method", "target", "draft", "sampling"):
+        if any(part.run.get(name) != parts[0].run.get(name) for part in parts[1:]):
+            parts[-1].complain(
+                f"these files are of different runs, they differ in {name}; they are shown as one"
+            )
+            return
 
 
 def _files(path: Path) -> list[Path]:

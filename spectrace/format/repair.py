@@ -48,6 +48,8 @@ class RepairReport:
     """Steps known to be missing: numbered in the source, and not whole there."""
     skipped_bytes: int
     """Bytes of the source that are no whole frame."""
+    is_cut: bool
+    """The source has no end: steps behind its last whole frame are not counted in `lost`."""
     problems: tuple[str, ...]
     """What was wrong, one sentence each."""
 
@@ -131,6 +133,7 @@ class _Repair:
             steps=self.written,
             lost=self.lost,
             skipped_bytes=self.skipped,
+            is_cut=self.skipped > 0 and not self.file.is_complete,
             problems=tuple(self.file.problems),
         )
 

@@ -89,11 +89,13 @@ def test_completion_prints_a_script_for_the_shell(run: Run, shell: str) -> None:
 
 
 def test_completion_offers_commands_and_files(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After `spectrace s` come stats and steps, and files, since a path opens the viewer."""
+    """After `spectrace s` come stats and steps; where no command can be meant files come, as for a path."""
     monkeypatch.setenv("_SPECTRACE_COMPLETE", "bash_complete")
-    monkeypatch.setenv("COMP_WORDS", "spectrace s")
     monkeypatch.setenv("COMP_CWORD", "1")
-    assert run().out.split() == ["plain,stats", "plain,steps", "file,s"]
+    monkeypatch.setenv("COMP_WORDS", "spectrace s")
+    assert run().out.split() == ["plain,stats", "plain,steps"]
+    monkeypatch.setenv("COMP_WORDS", "spectrace ./ru")
+    assert run().out.split() == ["file,./ru"]
 
 
 def test_completion_offers_options_of_a_command(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -139,8 +139,27 @@ class Zoo:
     other_draft: Any
     pruned_draft: Any
 
+    working: set[str] = field(default_factory=set)
+    """Ways that ran once without a recorder."""
+
     def way(self, name: str) -> Way:
-        """One of `WAYS`."""
+        """One of `WAYS`; skips the test where transformers itself fails without a recorder.
+
+        That is so for a draft with another tokenizer from 5.0 to 5.8 at least, and for early exit in 5.0.
+        The first call of some ways also changes the draft for good.
+        """
+        way = self._made(name)
+        if name not in self.working:
+            num_layers = self.target.config.num_hidden_layers
+            try:
+                way.generate(max_new_tokens=2)
+            except (RuntimeError, TypeError) as error:
+                self.target.config.num_hidden_layers = num_layers
+                pytest.skip(f"transformers {transformers.__version__} without a recorder: {error}")
+            self.working.add(name)
+        return way
+
+    def _made(self, name: str) -> Way:
         options: dict[str, Any] = {}
         draft = None
         text = f"{TEXT[0]} and {TEXT[0][:30]}"
@@ -159,19 +178,6 @@ class Zoo:
             options |= SAMPLED
         input_ids = self.tokenizer(text, return_tensors="pt").input_ids
         return Way(name, self.target, self.tokenizer, input_ids, options, draft)
-
-    def working_way(self, name: str) -> Way:
-        """One of `WAYS`, run once; skips the test where transformers itself fails.
-
-        The first call of some ways changes the draft for good. Some 5.x versions fail in their own code for
-        a draft with another tokenizer.
-        """
-        way = self.way(name)
-        try:
-            way.generate(max_new_tokens=2)
-        except RuntimeError as error:
-            pytest.skip(f"without the recorder, transformers {transformers.__version__} fails: {error}")
-        return way
 
 
 @pytest.fixture(autouse=True)
@@ -203,7 +209,7 @@ def zoo() -> Zoo:
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, zoo: Zoo) -> Way:
     """Return each way to speculate in turn."""
-    return zoo.working_way(request.param)
+    return zoo.way(request.param)
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from spectrace_transformers.reduction import (  # noqa: E402
     reduce_logits,
     top_choices,
 )
-from spectrace_transformers.rows import num_accepted  # noqa: E402
+from spectrace_transformers.rows import Backlog, Capture, Rules, num_accepted  # noqa: E402
 from spectrace_transformers.taps import default_boundaries, find_layers, take_rows  # noqa: E402
 from spectrace_transformers.token_text import (  # noqa: E402
     Vocabulary,
@@ -93,6 +93,55 @@ def test_accepted_is_the_common_prefix(proposal: list[int], emitted: list[int]) 
     while expected < min(len(proposal), len(emitted)) and proposal[expected] == emitted[expected]:
         expected += 1
     assert num_accepted(np.array(proposal, int), np.array(emitted, int)) == expected
+
+
+def _capture(rules: Rules, proposal: list[int], emitted: list[int]) -> Capture:
+    """A step over four tokens, of which the target finds the last emitted one best everywhere."""
+    logits = torch.zeros(len(proposal) + 1, 4)
+    logits[:, emitted[-1]] = 2.0
+    pack = Pack(torch.device("cpu"))
+    pack.add("proposal", torch.tensor(proposal, dtype=torch.int64))
+    pack.add("emitted", torch.tensor(emitted))
+    reduce_logits(pack, Workspace(), torch.tensor(proposal), logits, None, 2, masked=False)
+    return Capture(rules, {"request": "r0", "step": 0, "position": 5}, pack.send())
+
+
+def _rules(eos_id: int) -> Rules:
+    return Rules(
+        is_greedy=False,
+        is_rejection_sampling=False,
+        eos_ids=frozenset([eos_id]),
+        max_length=None,
+        raw_ids=None,
+        has_draft_ids=True,
+    )
+
+
+def test_a_backlog_joins_what_fits_and_loses_nothing() -> None:
+    """Steps of one kind come as one set of arrays; one that ends its text has more fields and comes alone."""
+    backlog, rules = Backlog(), _rules(eos_id=3)
+    for proposal, emitted in ([1], [1, 2]), ([1, 1], [2]), ([1], [3]), ([1], [2]):
+        backlog.put(_capture(rules, proposal, emitted))
+    backlog.put(_capture(_rules(eos_id=0), [1], [2]))
+    assert len(backlog) == 5
+    first = backlog.take()
+    assert first is not None
+    number, fields = first
+    assert number == 2
+    assert fields["num_accepted"] == [1, 0]
+    assert fields["final_kind"] == ["bonus", "corrected"]
+    assert fields["target_ids"][0].tolist() == [2, 2, 2, 2, 2]
+    assert fields["target_ranks"][0].tolist() == [2, 2, 2]
+    assert [list(lengths) for _, lengths in (fields["proposal_ids"], fields["target_ids"])] == [
+        [1, 2],
+        [2, 3],
+    ]
+    assert "stop" not in fields
+    numbers = []
+    while (taken := backlog.take()) is not None:
+        numbers.append((taken[0], taken[1].get("stop")))
+    assert numbers == [(1, ["eos"]), (1, None), (1, None)]
+    assert len(backlog) == 0
 
 
 @pytest.mark.parametrize(

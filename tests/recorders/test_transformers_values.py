@@ -6,6 +6,7 @@ Only verified positions are compared: after a rejection the target read tokens t
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -56,7 +57,7 @@ def test_target_values_are_those_of_one_forward_over_the_text(
     name: str, zoo: Any, recorded: Callable[..., Any]
 ) -> None:
     """Picks, log-probabilities, ranks, gaps and alternatives of the target at every verified position."""
-    way = zoo.working_way(name)
+    way = zoo.way(name)
     trace, ids = _run(way, recorded)
     logits = _plain_logits(way.target, ids)
     if way.is_sampled:
@@ -253,3 +254,65 @@ def test_raw_nonfinite_logits_are_told_from_ruled_out_tokens(zoo: Any, recorded:
     )
     for step in trace:
         assert step.nonfinite["target_logits"] == len(step.target_ids)
+
+
+@pytest.mark.parametrize("mode", ["inference", "autocast"])
+def test_values_do_not_depend_on_the_mode_of_torch(mode: str, zoo: Any, recorded: Callable[..., Any]) -> None:
+    """In inference mode, and before and after it, and under autocast, the numbers are those of the run."""
+    way = zoo.way("draft")
+
+    def run() -> None:
+        if mode == "autocast":
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                way.generate()
+            return
+        way.generate()
+        with torch.inference_mode():
+            way.generate()
+        way.generate()
+
+    trace = recorded(way.target, run, taps=(2,))
+    if mode == "inference":
+        steps = [[s for s in trace if s.request == name] for name in ("r0", "r1", "r2")]
+        assert steps[0]
+        for plain, *others in zip(*steps, strict=True):
+            for other in others:
+                assert other.target_logprobs == plain.target_logprobs
+                assert other.taps == plain.taps
+        return
+    for step in trace:
+        assert step.target_ids[: len(step.emitted_ids)] == step.emitted_ids
+        # Projections are made outside autocast, in single precision: their mean square is near the state's.
+        assert all(np.isfinite(tap.projections).all() for tap in step.taps)
+
+
+def test_half_precision_states_are_told_and_reduced_in_single(zoo: Any, recorded: Callable[..., Any]) -> None:
+    """A bfloat16 target: dtype of header and taps say so, and the values are those of its own forward."""
+    target = copy.deepcopy(zoo.target).to(torch.bfloat16)
+    way = zoo.way("lookup")
+    outputs: list[Any] = []
+
+    def run() -> None:
+        options = {"prompt_lookup_num_tokens": 3, "max_new_tokens": 8, "do_sample": False}
+        outputs.append(target.generate(way.input_ids, **options))
+
+    trace = recorded(target, run, taps=(4,))
+    assert trace.run.target.dtype == "bfloat16"
+    state = _residual_stream(target, outputs[0])[4]
+    last = way.input_ids.shape[1] - 1
+    tap = trace.steps[0].taps[-1]
+    assert (tap.position, tap.dtype) == (last, "bfloat16")
+    row = state[last].float().numpy()
+    assert np.allclose(tap.projections, project(row)[0], atol=0.05 * np.abs(row).max())
+
+
+def test_cached_prompts_are_told(zoo: Any, recorded: Callable[..., Any]) -> None:
+    """A call that goes on from a cache says in its first step how long that was."""
+    way = zoo.way("lookup")
+    with torch.no_grad():
+        cache = transformers.DynamicCache(config=zoo.target.config)
+        parameters = inspect.signature(zoo.target.forward).parameters
+        key = "cache" if "cache" in parameters else "past_key_values"
+        zoo.target(way.input_ids[:, :10], **{key: cache})
+    trace = recorded(zoo.target, lambda: way.generate(**{key: cache}))
+    assert [step.prefix_hit_length for step in trace][:2] == [10, None]
