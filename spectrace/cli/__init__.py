@@ -9,8 +9,10 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import signal
 import sys
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -132,6 +134,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
+    _open_closed_streams()
+    with _signals_as_exits():
+        return _run(arguments)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A terminal that cannot show a token's text gets an escape, not an exception.
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -139,7 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = program.main(arguments, prog_name="spectrace", standalone_mode=False)
         sys.stdout.flush()
     except click.ClickException as error:
-        error.show()
+        _show(error)
         return error.exit_code
     except SpectraceError as error:
         click.echo(f"spectrace: {error}", err=True)
@@ -154,6 +162,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     return code if isinstance(code, int) else 0
+
+
+def _show(error: click.ClickException) -> None:
+    """Prints what click says of a wrong argument, which may hold anything that a file name can."""
+    from spectrace.format.text import visible
+
+    buffer = io.StringIO()
+    error.show(buffer)
+    for line in buffer.getvalue().splitlines():
+        click.echo(visible(line).replace("\\\\", "\\"), err=True)
+
+
+def _open_closed_streams() -> None:
+    """A standard stream that the caller closed is the null device: what opens next must not be it."""
+    for name, number, mode in (("stdin", 0, "r"), ("stdout", 1, "w"), ("stderr", 2, "w")):
+        if getattr(sys, name) is None:
+            fd = os.open(os.devnull, os.O_RDWR)
+            if fd != number:
+                os.dup2(fd, number)
+                os.close(fd)
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+@contextlib.contextmanager
+def _signals_as_exits() -> Iterator[None]:
+    """Lets an end from outside clean up: a half-written file goes, a terminal is put right."""
+
+    def leave(number: int, _frame: object) -> None:
+        raise SystemExit(128 + number)
+
+    ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        ours = []
+    for number in ours:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _discard_output() -> None:

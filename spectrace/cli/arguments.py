@@ -35,12 +35,13 @@ def overwrite_option(function: F) -> F:
     return click.option("--overwrite", is_flag=True, help="Replace OUT if it is there.")(function)
 
 
-def check_out(out: Path, *, overwrite: bool) -> None:
+def check_out(out: Path, *, overwrite: bool, source: Path | None = None) -> None:
     """Refuses to write where something is, or where nothing can be.
 
     Args:
         out: file to be written.
         overwrite: the person allowed to replace it.
+        source: the file read meanwhile, which may not be OUT.
 
     Raises:
         UsageError: the sentence says which of the two, and what to type.
@@ -48,17 +49,22 @@ def check_out(out: Path, *, overwrite: bool) -> None:
     name = shown(out)
     if out.exists() and not overwrite:
         raise UsageError(f"{name}: already there; --overwrite replaces it")
+    if source is not None and out.exists() and source.exists() and out.samefile(source):
+        raise UsageError(f"{name}: is what is read; give another name")
+    if not out.name:
+        raise UsageError("OUT: a file is needed, not a folder")
     if not out.parent.is_dir():
         raise UsageError(f"{name}: the folder {shown(out.parent)} does not exist")
 
 
 @contextmanager
-def written_whole(out: Path, *, overwrite: bool) -> Iterator[Path]:
+def written_whole(out: Path, *, overwrite: bool, source: Path | None = None) -> Iterator[Path]:
     """Lets a command write OUT so that it is there whole or not at all.
 
     Args:
         out: file to be written.
         overwrite: the person allowed to replace it.
+        source: the file read meanwhile, which may not be OUT.
 
     Yields:
         A path beside OUT to write to; it gets OUT's name at the end, and is removed on a fault.
@@ -66,7 +72,7 @@ def written_whole(out: Path, *, overwrite: bool) -> Iterator[Path]:
     Raises:
         UsageError: see `check_out`.
     """
-    check_out(out, overwrite=overwrite)
+    check_out(out, overwrite=overwrite, source=source)
     beside = out.with_name(f".{out.name}.{os.getpid()}.new")
     try:
         yield beside

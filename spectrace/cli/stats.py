@@ -98,8 +98,12 @@ def _text(trace: Trace, counts: Counts) -> Iterator[str]:
 
 def _head(trace: Trace) -> Iterator[str]:
     """What was opened, what ran, and what is wrong with the file."""
-    for path in trace.paths:
-        yield f"{shown(path)}: {_STATES.get(trace.state, trace.state)}"
+    state = _STATES.get(trace.state, trace.state)
+    if len(trace.paths) == 1:
+        yield f"{shown(trace.paths[0])}: {state}"
+    else:
+        yield from map(shown, trace.paths)
+        yield f"{len(trace.paths)} files, shown as one run: {state}"
     if facts := [fact for fact in _facts(trace.run) if fact]:
         yield visible(", ".join(facts))
     for role, model in (("target", trace.run.target), ("draft", trace.run.draft)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -68,7 +69,7 @@ def command(
             steps = (pair for pair in steps if pair[1].request == request)
         if where is not None:
             steps = (pair for pair in steps if where.matches(pair[1]))
-        steps = islice(steps, limit)
+        steps = islice(steps, None if limit is None else min(limit, sys.maxsize))
         if as_json:
             print_lines(json_line(step_object(step)) for _, step in steps)
         else:

@@ -59,7 +59,16 @@ class Counts:
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, as stored in an index frame."""
-        return {item.name: getattr(self, item.name) for item in fields(self)}
+        return {item.name: _storable(getattr(self, item.name)) for item in fields(self)}
+
+
+def _storable(value: Any) -> Any:
+    """A tally that fits 64 bits; times that a trace makes up may add up to more."""
+    if isinstance(value, int):
+        return max(-(2**63), min(value, 2**64 - 1))
+    if isinstance(value, list):
+        return [_storable(item) for item in value]
+    return {key: _storable(item) for key, item in value.items()}
 
 
 def _added(mine: Any, theirs: Any) -> Any:

@@ -48,6 +48,8 @@ def open(path: str | PathLike[str] | Sequence[str | PathLike[str]]) -> Trace:
         TraceError: a file cannot be read, is no trace, or there is none.
     """
     given = [path] if isinstance(path, (str, PathLike)) else list(path)
+    if not given:
+        raise TraceError(None, "no file was given")
     paths = [found for one in given for found in _files(Path(one))]
     parts: list[TraceFile] = []
     try:
@@ -171,10 +173,11 @@ class Trace:
     @property
     def state(self) -> str:
         """Closed | recording (a writer holds it) | unclosed (the writer is gone)."""
-        newest = self.parts[-1]
         if any(part.is_locked for part in self.parts if not part.is_complete):
             return "recording"
-        return "closed" if newest.end is not None else "unclosed"
+        # Of a flight recorder's segments only the newest is closed; of ranks each must be.
+        newest = {part.run_id: part for part in self.parts}
+        return "closed" if all(part.end is not None for part in newest.values()) else "unclosed"
 
     @property
     def end(self) -> Mapping[str, Any] | None:

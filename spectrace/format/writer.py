@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from spectrace.errors import RecorderError
+from spectrace.errors import RecorderError, UsageError
 from spectrace.format.headers import run_mapping
 from spectrace.format.items import MAX_STEPS, Batch, Item, num_steps
 from spectrace.format.packer import Packer
@@ -31,6 +31,8 @@ from spectrace.format.records import Run
 
 logger = logging.getLogger("spectrace")
 
+MAX_INTERVAL = 86_400
+"""Longest time between two writes, seconds."""
 QUEUE_LIMIT = 65_536
 """Most steps that may wait for the writing thread; further ones are counted as lost."""
 ITEMS_AT_ONCE = 4096
@@ -52,6 +54,7 @@ class TraceWriter:
 
     Raises:
         RecorderError: the file cannot be created.
+        UsageError: an argument is out of range.
 
     After construction only ``close`` of a strict writer raises.
     """
@@ -66,6 +69,8 @@ class TraceWriter:
         token_text: Callable[[str, int], str | None] | None = None,
         strict: bool = False,
     ) -> None:
+        if not 0 < flush_interval <= MAX_INTERVAL:
+            raise UsageError(f"flush_interval must be seconds from 0 to {MAX_INTERVAL}")
         self.path = Path(path)
         self.strict = strict
         self.failed: str | None = None
@@ -210,7 +215,7 @@ class TraceWriter:
 
     def abandon(self) -> None:
         """Closes the file and removes it: nothing worth keeping was written."""
-        if self._is_detached:
+        if self._closing:
             return
         self._stop()
         self._packer.abandon()
@@ -250,11 +255,12 @@ class TraceWriter:
         while True:
             closing = self._closing
             self._busy = True
-            is_more_waiting = False
+            is_more_waiting, taken = False, self._taken_rows
             try:
                 is_more_waiting = self._drain()
-            except Exception as error:  # noqa: BLE001  whatever it is, the next steps are recorded
-                self._fault(f"{type(error).__name__}: {error}; some steps are not in the trace")
+            except BaseException as error:  # noqa: BLE001  even an exit: the next steps are recorded
+                self._fault(f"{type(error).__name__} on the writing thread; some steps are not in the trace")
+                self._malformed += self._taken_rows - taken
             self._busy = False
             if closing and not self._queue:
                 return

@@ -132,3 +132,13 @@ def test_a_real_process_reports_its_code(trace: Path, spawn: Run) -> None:
     assert spawn("stats", "run.spectrace").code == 0
     assert spawn("stats", __file__).code == 1
     assert spawn("stats", "missing").code == 2
+
+
+@pytest.mark.parametrize("command", ["export", "repair"])
+def test_a_command_does_not_replace_what_it_reads(run: Run, trace: Path, command: str) -> None:
+    """`repair X -o X --overwrite` is refused, and X is as it was."""
+    before = trace.read_bytes()
+    found = run(command, trace, "-o", trace, "--overwrite")
+    assert found.code == 2
+    assert "is what is read" in found.err
+    assert trace.read_bytes() == before

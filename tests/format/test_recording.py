@@ -418,3 +418,37 @@ def test_a_forked_child_does_not_hold_the_file(tmp_path: Path) -> None:
     os.write(release[1], b".")
     for fd in (*ready, *release):
         os.close(fd)
+
+
+def test_abandon_after_close_keeps_the_trace(tmp_path: Path) -> None:
+    """A trace that was closed is finished: abandoning its writer later removes nothing."""
+    path = write_trace(tmp_path / "run.spectrace", [{}])
+    with spectrace.TraceWriter(tmp_path / "other.spectrace", {}) as writer:
+        writer.step(step_fields())
+    writer.abandon()
+    assert path.exists()
+    assert writer.path.exists()
+
+
+def test_a_deferred_step_that_exits_costs_only_its_group(tmp_path: Path) -> None:
+    """Even SystemExit from a recorder's code on the writing thread leaves later steps recorded."""
+
+    def leave() -> None:
+        raise SystemExit(1)
+
+    path = tmp_path / "run.spectrace"
+    with spectrace.TraceWriter(path, {}) as writer:
+        writer.step(leave)
+        assert writer.flush()
+        writer.step(step_fields(step=1))
+    with spectrace.open(path) as trace:
+        assert [step.step for step in trace] == [1]
+        assert sum(gap.lost for gap in trace.gaps) == 1
+
+
+@pytest.mark.parametrize("interval", [0, -1, float("nan"), 1e30])
+def test_an_interval_that_cannot_be_waited_for_is_refused(tmp_path: Path, interval: float) -> None:
+    """A flush interval out of range is refused before a file is made."""
+    with pytest.raises(spectrace.errors.UsageError):
+        spectrace.TraceWriter(tmp_path / "run.spectrace", {}, flush_interval=interval)
+    assert not list(tmp_path.iterdir())

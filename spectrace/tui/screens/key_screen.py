@@ -8,6 +8,7 @@ the screen on top and waits until it has been acted on.
 from __future__ import annotations
 
 from textual import events
+from textual.geometry import Size
 from textual.screen import Screen
 
 
@@ -19,6 +20,10 @@ class KeyScreen(Screen[None]):
     def __init__(self) -> None:
         super().__init__()
         self._early: list[events.Key] | None = []
+
+    def _screen_resized(self, size: Size) -> None:
+        # A size that is stale posts another resize: two in the queue would chase each other for ever.
+        super()._screen_resized(self.app.size)
 
     async def take_key(self, event: events.Key) -> None:
         """Acts on one key, at once or as soon as the screen has its size."""
