@@ -7,7 +7,7 @@ results travel to the host as two flat arrays. Refuses to keep logits or to know
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -76,13 +76,19 @@ class Workspace:
         return buffer[:size].view(*shape)
 
 
-def num_nonfinite(rows: Tensor, scratch: Tensor) -> Tensor:
-    """[R] how many values of each row are NaN or infinite: x - x is 0 for every other x."""
+def num_nonfinite(rows: Tensor, scratch: Tensor) -> Tensor | None:
+    """[R] how many values of each row are NaN or infinite; None where a look at the sums rules it out.
+
+    A sum of logits is finite if all of them are. Only on a CPU may one look without waiting for a device.
+    Otherwise x - x tells: it is 0 for every finite x, and NaN for the others.
+    """
+    if rows.device.type == "cpu" and np.isfinite(rows.sum(-1).numpy()).all():
+        return None
     return torch.sub(rows, rows, out=scratch).nan_to_num_(nan=1.0).sum(-1)
 
 
 class Pack:
-    """Small tensors on one device, gathered to travel to the host together.
+    """Small tensors on one device, on their way to another thread.
 
     Args:
         device: where the reductions run.
@@ -90,29 +96,34 @@ class Pack:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self._floats: list[Tensor] = []
-        self._ints: list[Tensor] = []
-        self._layout: Layout = []
+        self._tensors: dict[str, Tensor] = {}
 
     def add(self, name: str, values: Tensor) -> None:
-        """Adds a tensor under a name: single precision or int64, laid out without gaps."""
-        is_float = values.is_floating_point()
-        self._layout.append((name, is_float, values.shape))
-        (self._floats if is_float else self._ints).append(values.view(-1))
+        """Adds a tensor under a name: single precision or int64, memory that nobody else writes to."""
+        self._tensors[name] = values
 
-    def send(self) -> Callable[[], dict[str, Array]]:
-        """Starts the copy to the host.
+    def send(self) -> Callable[[], Mapping[str, Array]]:
+        """Starts the copy to the host, where one is needed.
 
         Returns:
             A function for another thread: waits for the copy and returns the arrays by name.
         """
-        floats = _to_host(self._floats, self.device)
-        ints = _to_host(self._ints, self.device)
+        if self.device.type != "cpu":
+            return self.send_packed()
+        arrays = {name: values.numpy() for name, values in self._tensors.items()}
+        return lambda: arrays
+
+    def send_packed(self) -> Callable[[], Mapping[str, Array]]:
+        """Sends floats and integers as one array each: two copies instead of a dozen."""
+        layout = [(name, t.is_floating_point(), t.shape) for name, t in self._tensors.items()]
+        floats = [t.reshape(-1) for t in self._tensors.values() if t.is_floating_point()]
+        ints = [t.reshape(-1) for t in self._tensors.values() if not t.is_floating_point()]
+        arrived = _to_host(floats, self.device), _to_host(ints, self.device)
         event = None
         if self.device.type == "cuda":
             event = torch.cuda.Event()
             event.record(torch.cuda.current_stream(self.device))
-        return _Arrival(floats, ints, event, self._layout)
+        return _Arrival(*arrived, event, layout)
 
 
 def _to_host(parts: list[Tensor], device: torch.device) -> Array:
@@ -183,7 +194,9 @@ def reduce_logits(
     if masked:
         rows.clamp_(min=LOWEST)  # 0 * -inf would spoil the entropy
     scratch = workspace.rows("scratch", rows.shape, rows.device)
-    pack.add("nonfinite", num_nonfinite(rows, scratch))  # [R]
+    nonfinite = num_nonfinite(rows, scratch)
+    if nonfinite is not None:
+        pack.add("nonfinite", nonfinite)  # [R]
     values, ids = top_choices(rows, top)  # [R, m]
     distribution = torch.softmax(rows, -1, out=scratch)
     # The last target row has no proposed token; any id will do there.
@@ -207,16 +220,15 @@ def _stacked(workspace: Workspace, target_logits: Tensor, draft_logits: Tensor |
 
     Of two widths the narrower is filled up with what no model ever says.
     """
-    parts = [target_logits.float()]
+    parts = [target_logits]
     if draft_logits is not None:
-        parts.append(draft_logits.to(target_logits.device, torch.float32))
-    width = max(part.shape[1] for part in parts)
-    parts = [
-        part if part.shape[1] == width else pad(part, (0, width - part.shape[1]), value=LOWEST)
-        for part in parts
-    ]
-    rows = workspace.rows("rows", (sum(map(len, parts)), width), target_logits.device)
-    return torch.cat(parts, out=rows)
+        parts.append(draft_logits.to(target_logits.device))
+        missing = target_logits.shape[1] - draft_logits.shape[1]
+        if missing:
+            narrow = int(missing > 0)
+            parts[narrow] = pad(parts[narrow], (0, abs(missing)), value=LOWEST)
+    shape = (sum(len(part) for part in parts), parts[0].shape[1])
+    return torch.cat(parts, out=workspace.rows("rows", shape, target_logits.device))
 
 
 def log_normaliser(first_logit: Array, first_probability: Array) -> Array:

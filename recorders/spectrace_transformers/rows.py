@@ -153,7 +153,7 @@ def _logit_fields(
     if rules.is_greedy:
         # Of two equal logits, the one the engine took.
         picks[_places(ends - drafted - 1, emitted)] = arrays["emitted"]
-    bad = arrays.get("raw_nonfinite", arrays["nonfinite"][of_target])
+    bad = arrays.get("nonfinite", np.zeros(len(ids)))  # [R]
     fields = {
         "target_ids": (picks, drafted + 1),
         "target_logprobs": (chosen[of_target][has_proposal], drafted),
@@ -161,18 +161,17 @@ def _logit_fields(
         "target_gaps": (top[of_target, 0] - top[of_target, 1], drafted + 1),
         "target_top.id": (ids[of_target], drafted + 1),
         "target_top.logprob": (logprobs[of_target], drafted + 1),
-        "nonfinite.target_logits": np.add.reduceat(bad, ends - drafted - 1).astype(np.int64),
+        "nonfinite.target_logits": _sums(arrays.get("raw_nonfinite", bad[of_target]), drafted + 1),
     }
     if not has_draft:
         return fields
-    bad = arrays["nonfinite"][~of_target]
     return fields | {
         "draft_logprobs": (chosen[~of_target], drafted),
         # H = -sum q log q = log Z - sum q x
         "draft_entropy": (norm[~of_target, 0] - arrays["mean"], drafted),
         "draft_top.id": (_raw(rules, ids[~of_target]), drafted),
         "draft_top.logprob": (logprobs[~of_target], drafted),
-        "nonfinite.draft_logits": np.add.reduceat(bad, np.cumsum(drafted) - drafted).astype(np.int64),
+        "nonfinite.draft_logits": _sums(bad[~of_target], drafted),
         "overlaps": (arrays["overlaps"], drafted),
     }
 
@@ -186,6 +185,15 @@ def _places(starts: Array, lengths: Array) -> Array:
     before = np.cumsum(lengths) - lengths
     places: Array = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
     return places
+
+
+def _sums(values: Array, lengths: Array) -> Array:
+    """The sum of each stretch, none of them empty, as integers.
+
+    >>> _sums(np.array([1.0, 2.0, 3.0]), np.array([2, 1])).tolist()
+    [3, 3]
+    """
+    return np.add.reduceat(values, np.cumsum(lengths) - lengths).astype(np.int64)
 
 
 def _unmasked(logits: Array) -> Array:

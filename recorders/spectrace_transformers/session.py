@@ -143,16 +143,16 @@ class Session:
         scores = _argument(args, kwargs, 1, "scores")  # [1, K+1, V] after the processors
         reported = _argument(args, kwargs, 2, "num_matches")
         device = scores.device
-        proposal = self._candidates[0, self._position :].to(device, torch.int64)  # [K]
+        proposal = self._candidates[0, self._position :].to(device, torch.int64, copy=True)  # [K]
         draft_logits = None
         if self._draft_logits is not None and self._num_drafted:
             draft_logits = self._draft_logits[0]  # [K, V]
         pack = Pack(device)
         pack.add("proposal", proposal)
-        pack.add("emitted", input_ids[0, self._position :].to(torch.int64))
+        pack.add("emitted", input_ids[0, self._position :].to(device, torch.int64, copy=True))
         scalars = self._scalars(ended)
         if isinstance(reported, Tensor):
-            pack.add("reported", reported.to(device, torch.int64).reshape(1))
+            pack.add("reported", reported.to(device, torch.int64, copy=True).reshape(1))
         else:
             scalars["num_accepted_reported"] = reported
         if self._raw_nonfinite is not None:

@@ -55,7 +55,10 @@ def test_top_choices_of_a_wide_row_with_few_possible_tokens() -> None:
 def test_nonfinite_values_are_counted_by_row() -> None:
     """NaN and both infinities count, ordinary numbers do not."""
     rows = torch.tensor([[1.0, torch.nan, torch.inf], [0.0, -torch.inf, 3e38], [1.0, 2.0, -3e38]])
-    assert num_nonfinite(rows, torch.empty(3, 3)).tolist() == [2, 1, 0]
+    counted = num_nonfinite(rows, torch.empty(3, 3))
+    assert counted is not None
+    assert counted.tolist() == [2, 1, 0]
+    assert num_nonfinite(rows[2:], torch.empty(1, 3)) is None
 
 
 def test_a_pack_arrives_as_it_was_sent() -> None:
@@ -70,8 +73,9 @@ def test_a_pack_arrives_as_it_was_sent() -> None:
     }
     for name, tensor in parts.items():
         pack.add(name, tensor)
-    arrived = pack.send()()
-    assert {name: a.tolist() for name, a in arrived.items()} == {n: t.tolist() for n, t in parts.items()}
+    for arrived in (pack.send()(), pack.send_packed()()):
+        found = {name: array.tolist() for name, array in arrived.items()}
+        assert found == {name: tensor.tolist() for name, tensor in parts.items()}
 
 
 def test_two_widths_are_compared_over_the_shared_tokens() -> None:
