@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 Array = npt.NDArray[Any]
-Layout = list[tuple[str, bool, Sequence[int]]]
+Layout = Sequence[tuple[str, bool, Sequence[int]]]
 """Name, whether it is floating point, shape."""
 
 _BLOCKS = 64
@@ -77,12 +77,12 @@ class Workspace:
 
 
 def num_nonfinite(rows: Tensor, scratch: Tensor) -> Tensor | None:
-    """[R] how many values of each row are NaN or infinite; None where a look at the sums rules it out.
+    """[R] how many values of each row are NaN or infinite; None where a look at their sum rules it out.
 
     A sum of logits is finite if all of them are. Only on a CPU may one look without waiting for a device.
     Otherwise x - x tells: it is 0 for every finite x, and NaN for the others.
     """
-    if rows.device.type == "cpu" and np.isfinite(rows.sum(-1).numpy()).all():
+    if rows.device.type == "cpu" and math.isfinite(rows.sum().item()):
         return None
     return torch.sub(rows, rows, out=scratch).nan_to_num_(nan=1.0).sum(-1)
 
