@@ -16,7 +16,17 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from measure import Results, has_room, interleaved, median_ratio, options, quantile, scratch, seconds
+from measure import (
+    Results,
+    has_room,
+    interleaved,
+    median_ratio,
+    memory_mb,
+    options,
+    quantile,
+    scratch,
+    seconds,
+)
 from synthetic import index_offset, write_live, write_long
 from terminal import Terminal
 
@@ -151,10 +161,10 @@ def _memory(results: Results, path: Path, largest: int) -> None:
     with Terminal([*SPECTRACE, "view", str(path)]) as terminal:
         terminal.wait_for(b"req-0000000")
         terminal.press("", quiet=2.0)
-        first = terminal.memory_mb("VmHWM")
+        first = memory_mb(terminal.process.pid, "VmHWM")
         for keys in WALK:
             terminal.press(keys)
-        peak = terminal.memory_mb("VmHWM")
+        peak = memory_mb(terminal.process.pid, "VmHWM")
     results.note(f"view of {largest:,} steps: peak memory when it has opened", f"{first:.0f} MB")
     results.at_most(f"view of {largest:,} steps: peak memory after going about in it", peak, 200, "{:.0f} MB")
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
 
-from measure import Results, options, scratch
+from measure import Results, memory_mb, options, scratch
 
 T = TypeVar("T")
 WAYS = ("draft", "lookup", "early exit")
@@ -140,6 +140,8 @@ def _measure(results: Results, setting: Setting, pairs: int) -> None:
         f"{what}: lowest, highest pair; processor time of the thread, of all threads; steps",
         f"{min(wall):.3f}, {max(wall):.3f}; {own:.3f}, {work:.3f}; {steps} of {each:.1f} ms",
     )
+    if not Path("/proc/self/status").exists():
+        return
     peaks = _peaks(setting)
     results.at_most(f"{what}: peak memory added", peaks["recorded"] - peaks["plain"], 50, "{:.0f} MB")
 
@@ -179,8 +181,6 @@ def _peaks(setting: Setting) -> dict[str, float]:
 
 
 def _peak_of_one(setting: Setting, *, recorded: bool) -> float:
-    import resource
-
     with scratch() as out:
 
         def run() -> None:
@@ -191,8 +191,7 @@ def _peak_of_one(setting: Setting, *, recorded: bool) -> float:
             setting.recorded(out / "run.spectrace", run)
         else:
             run()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e6 if sys.platform == "darwin" else 1e3)
+    return memory_mb("self", "VmHWM")
 
 
 if __name__ == "__main__":

@@ -154,6 +154,17 @@ def _memory_gib() -> float:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
+def memory_mb(process: int | str, line: str) -> float:
+    """A line of a process's status in MB: VmRSS now, VmHWM at its largest. Linux only.
+
+    `getrusage` will not do: a child starts with the peak of the process that started it.
+    """
+    for found in Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines():
+        if found.startswith(line + ":"):
+            return int(found.split()[1]) / 1e3
+    raise KeyError(line)
+
+
 def has_room(folder: Path, num_bytes: int) -> bool:
     """Whether a file of this size and half as much again fit."""
     return shutil.disk_usage(folder).free > 1.5 * num_bytes

@@ -14,7 +14,6 @@ import subprocess
 import termios
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 
 COLUMNS, LINES = 120, 40
@@ -73,14 +72,6 @@ class Terminal:
             return False
         self._output += found
         return bool(found)
-
-    def memory_mb(self, line: str) -> float:
-        """A line of the process's status in MB: VmRSS now, VmHWM at its largest. Linux only."""
-        status = Path(f"/proc/{self.process.pid}/status").read_text(encoding="ascii")
-        for found in status.splitlines():
-            if found.startswith(line + ":"):
-                return int(found.split()[1]) / 1e3
-        raise KeyError(line)
 
     def __enter__(self) -> Terminal:
         return self
