@@ -49,7 +49,7 @@ class Counts:
     final_kinds: dict[str, int] = field(default_factory=dict)
     stops: dict[str, int] = field(default_factory=dict)
     timed: dict[str, list[int]] = field(default_factory=dict)
-    """draft_ns, verify_ns, step_ns -> [steps with a time, nanoseconds in all], proposals only."""
+    """draft_ns, verify_ns, step_ns -> [steps with a time >= 0, nanoseconds in all], proposals only."""
 
     def add(self, other: Counts) -> None:
         """Adds the tallies of other steps."""
@@ -266,4 +266,7 @@ def _times(columns: Columns, proposed: Array) -> Iterator[tuple[str, list[int]]]
             continue
         rows = proposed if column.present is None else proposed[column.present]
         values = column.values[rows]
-        yield name, [len(values), int(values.astype(np.float64).sum())]
+        # A clock that went backwards measured nothing.
+        values = values[values >= 0]
+        if len(values):
+            yield name, [len(values), int(values.astype(np.float64).sum())]
