@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from threading import RLock
@@ -21,7 +22,8 @@ from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
 from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
 from spectrace.format.reader import Trace
-from spectrace.format.records import Step
+from spectrace.format.reader import open as open_trace
+from spectrace.format.records import Run, Step
 from spectrace.format.text import visible
 from spectrace.format.tracefile import TraceFile
 
@@ -136,6 +138,22 @@ class Loader:
         return max((len(visible(step.request, limit=64)) for step in steps if step is not None), default=0)
 
     # --- the whole run ---
+
+    @property
+    def run(self) -> Run:
+        """The header."""
+        with self._lock:
+            return self._trace.run
+
+    @contextmanager
+    def opened_again(self) -> Iterator[Trace]:
+        """The same files for a long reading beside the viewer, so that neither waits for the other.
+
+        Raises:
+            TraceError: the files are gone or cannot be read any more.
+        """
+        with open_trace(self._trace.paths) as trace:
+            yield trace
 
     @property
     def facts(self) -> Facts:

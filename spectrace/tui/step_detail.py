@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from spectrace.analysis.rejection import NodeState, item
 from spectrace.format.records import Step
 from spectrace.format.text import visible
+from spectrace.tui.figures import number, whole
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, right, width_of
 from spectrace.tui.step_row import GLYPHS, TOKEN_ROLES, Names, end_text
 
@@ -43,7 +44,7 @@ def detail_lines(
     """
     if step is None:
         return [
-            _rule(f"step {row:,}", width),
+            rule(f"step {row:,}", width),
             [Span("This part of the file is damaged; the steps around it are whole.", "warning")],
             [Span("spectrace repair TRACE -o OUT writes a trace of what is whole.", "dim")],
         ][:height]
@@ -60,7 +61,7 @@ def detail_lines(
     room = max(height - 2 - len(below), min(4, len(table)))
     shown = _window(table, position, room)
     # What is cut off at the end of a small pane is the least: what was committed stands in the table too.
-    lines = [_rule(_title(row, step), width), _table_head(token), *shown, *below]
+    lines = [rule(_title(row, step), width), _table_head(token), *shown, *below]
     return [clip_line(line, width) for line in lines[: max(height, 1)]]
 
 
@@ -70,7 +71,8 @@ def first_position(states: Sequence[NodeState]) -> int:
     return next(refused, 0)
 
 
-def _rule(title: str, width: int) -> Line:
+def rule(title: str, width: int) -> Line:
+    """A heading over the whole width."""
     start = f"── {title} "
     return [Span(clip(start, width), "strong"), Span("─" * (width - width_of([Span(start)])), "dim")]
 
@@ -118,12 +120,12 @@ def _node_line(step: Step, state: NodeState, names: Names, token: int, *, is_cur
         Span(" "),
         Span(GLYPHS[state.status], role),
         Span(" " + left("" if is_own else raw, 6) + " ", rest),
-        Span(left(_quoted(state.token_id, names), token - 1) + " ", rest),
-        Span(right("" if is_own else _number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
-        Span(left(_quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
-        Span(right("" if is_own else _number(item(step.target_logprobs, state.index)), 7), rest),
-        Span(right("" if is_own else _whole(item(step.target_ranks, state.index)), 5), rest),
-        Span(right(_number(item(step.target_gaps, slot), 2), 6), rest),
+        Span(left(quoted(state.token_id, names), token - 1) + " ", rest),
+        Span(right("" if is_own else number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
+        Span(left(quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
+        Span(right("" if is_own else number(item(step.target_logprobs, state.index)), 7), rest),
+        Span(right("" if is_own else whole(item(step.target_ranks, state.index)), 5), rest),
+        Span(right(number(item(step.target_gaps, slot), 2), 6), rest),
         Span("  " + _status_words(state, names), role if state.status != "rejected" else "strong"),
     ]
 
@@ -144,7 +146,7 @@ def _status_words(state: NodeState, names: Names) -> str:
         "target": "the target's own",
     }[state.status]
     if state.wanted_id is not None and state.wanted_id != state.pick_id:
-        return f"{words}, committed {_quoted(state.wanted_id, names)}"
+        return f"{words}, committed {quoted(state.wanted_id, names)}"
     return words
 
 
@@ -175,13 +177,13 @@ def _below(step: Step, states: Sequence[NodeState], names: Names, position: int)
 def _top_line(title: str, top: Top | None, names: Names, *, draft: bool) -> Line:
     if not top:
         return []
-    cells = [f"{_quoted(token, names, draft=draft)} {_number(logprob)}" for token, logprob in top[:12]]
+    cells = [f"{quoted(token, names, draft=draft)} {number(logprob)}" for token, logprob in top[:12]]
     return [Span(f"{left(title, 17)} ", "dim"), Span("  ".join(cells))]
 
 
 def _emitted_line(step: Step, names: Names) -> Line:
     ids = step.emitted_ids or ()
-    shown = " ".join(_quoted(token, names) for token in ids[:16])
+    shown = " ".join(quoted(token, names) for token in ids[:16])
     return [Span(left(f"committed {len(ids)}", 17) + " ", "dim"), Span(shown)]
 
 
@@ -209,7 +211,7 @@ def _taps_line(step: Step) -> Line:
     for tap in step.taps[:12]:
         place = f"B({tap.boundary})" if tap.boundary is not None else f"tap {tap.index}"
         place += f" token {tap.position}" if are_many and tap.position is not None else ""
-        line.append(Span(f"{place} rms {_number(tap.rms)}  "))
+        line.append(Span(f"{place} rms {number(tap.rms)}  "))
         if tap.nonfinite:
             line.append(Span(f"{tap.nonfinite} non-finite!  ", "warning"))
     first = step.taps[0]
@@ -226,22 +228,9 @@ def _time(name: str, nanoseconds: int | None) -> str:
     return "" if nanoseconds is None else f"{name} {nanoseconds / 1e6:,.1f} ms"
 
 
-def _quoted(token_id: int | None, names: Names, *, draft: bool = False) -> str:
+def quoted(token_id: int | None, names: Names, *, draft: bool = False) -> str:
     """Id and text of a token, quoted so that blanks are seen."""
     if token_id is None:
         return "-"
     text = names.token(token_id, draft=draft)
     return str(token_id) if text is None else f'{token_id} "{clip(text, 24)}"'
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    """A number in seven cells, NaN and infinite values as words."""
-    if value is None:
-        return "-"
-    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.1e}"
-
-
-def _whole(value: int | None) -> str:
-    if value is None:
-        return "-"
-    return str(value) if value < 10**5 else "1e5+"
