@@ -92,13 +92,35 @@ def paragraph(
         yield line(Span(" " * hang), Span(rest, role), row=row)
 
 
+def flowing(
+    name: str, pieces: Sequence[str], width: int, *, row: int | None = None, position: int | None = None
+) -> Iterator[PageLine]:
+    """A name and pieces side by side, none of them broken over two lines; nothing without a piece."""
+    label = _label(width)
+    start = Span(left(name, label - 1) + " ", "dim")
+    room, texts, used = width - label, list[str](), 0
+    for piece in pieces:
+        if texts and used + 2 + cell_len(piece) > room:
+            yield line(start, Span("  ".join(texts)), row=row, position=position)
+            start, texts, used = Span(" " * label), [], 0
+        used += cell_len(piece) + (2 if texts else 0)
+        texts.append(piece)
+    if texts:
+        yield line(start, Span("  ".join(texts)), row=row, position=position)
+
+
+def _label(width: int) -> int:
+    """Cells of a name and the blank behind it."""
+    return LABEL if width >= 60 else max(min(LABEL, width // 3), 2)
+
+
 def labelled(
     name: str, text: str, width: int, *, role: Role = "plain", row: int | None = None
 ) -> Iterator[PageLine]:
     """A name and its value, wrapped below itself; nothing without a value."""
     if text:
-        label = LABEL if width >= 60 else min(LABEL, width // 3)
-        yield from paragraph(text, width, first=Span(left(name, label - 1) + " ", "dim"), role=role, row=row)
+        first = Span(left(name, _label(width) - 1) + " ", "dim")
+        yield from paragraph(text, width, first=first, role=role, row=row)
 
 
 def table_row(cells: Sequence[str], sizes: Sequence[int], *, num_left: int = 1) -> str:
