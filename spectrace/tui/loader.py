@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate
-from threading import RLock
+from threading import Event, RLock
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +23,8 @@ from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
 from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
 from spectrace.format.reader import Trace
-from spectrace.format.records import Step
+from spectrace.format.reader import open as open_trace
+from spectrace.format.records import Run, Step
 from spectrace.format.text import visible
 from spectrace.format.tracefile import TraceFile
 
@@ -49,6 +52,10 @@ class Facts:
     """Steps that the recorder had to drop."""
 
 
+class Stopped(Exception):
+    """The reader no longer waits for this."""
+
+
 class Piece(NamedTuple):
     """Neighbouring steps that are read together."""
 
@@ -70,18 +77,32 @@ class Loader:
         self._lock = RLock()
         self._texts: dict[tuple[int, bool], str | None] = {}
         self._num_requests: int | None = None
+        self._stop: Event | None = None
         self.total = len(trace)
         """Number of steps, damaged ones included."""
+
+    def stoppable(self, stop: Event) -> Loader:
+        """The same trace for work that ends with `Stopped` at its next reading once `stop` is set."""
+        other = copy(self)
+        other._stop = stop
+        return other
+
+    def keep_going(self, _rows: int = 0) -> None:
+        """Raises `Stopped` once nobody waits; fits where progress is told."""
+        if self._stop is not None and self._stop.is_set():
+            raise Stopped
 
     # --- steps ---
 
     def step(self, row: int) -> Step | None:
         """A step by its number; None when it is damaged."""
+        self.keep_going()
         with self._lock:
             return self._trace.steps.get(row)
 
     def states(self, row: int) -> tuple[Step | None, tuple[NodeState, ...]]:
         """A step and what became of each of its tokens."""
+        self.keep_going()
         with self._lock:
             step = self._trace.steps.get(row)
             return step, node_states(step) if step is not None else ()
@@ -99,6 +120,7 @@ class Loader:
         for base, part in zip(bases[first:], self._trace.parts[first:]):
             chunks = part.chunks(max(0, row - base))
             while True:
+                self.keep_going()
                 with self._lock:
                     chunk = next(chunks, None)
                 if chunk is None:
@@ -136,6 +158,22 @@ class Loader:
         return max((len(visible(step.request, limit=64)) for step in steps if step is not None), default=0)
 
     # --- the whole run ---
+
+    @property
+    def run(self) -> Run:
+        """The header."""
+        with self._lock:
+            return self._trace.run
+
+    @contextmanager
+    def opened_again(self) -> Iterator[Trace]:
+        """The same files for a long reading beside the viewer, so that neither waits for the other.
+
+        Raises:
+            TraceError: the files are gone or cannot be read any more.
+        """
+        with open_trace(self._trace.paths) as trace:
+            yield trace
 
     @property
     def facts(self) -> Facts:
