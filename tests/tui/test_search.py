@@ -9,8 +9,8 @@ import pytest
 
 import spectrace
 from spectrace import TraceWriter
-from spectrace.tui.loader import Loader
 from spectrace.tui.listed import Listed
+from spectrace.tui.loader import Loader
 from spectrace.tui.needles import TextNeedle
 from spectrace.tui.search import Search, StepWalk
 from tests.tui.traces import WORDS, made_step
