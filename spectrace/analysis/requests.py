@@ -47,11 +47,11 @@ def per_request(trace: Trace, on_progress: Callable[[int], None] | None = None) 
 
 def _split(columns: Columns, num_rows: int) -> Iterator[tuple[int | None, Counts]]:
     """Counts of one frame by request number; None for rows whose request is damaged."""
-    requests = _per_row(columns, "request", -1, num_rows)
+    requests = per_row(columns, "request", -1, num_rows)
     numbers, first, which = np.unique(requests, return_index=True, return_inverse=True)
-    drafted = _per_row(columns, "proposal_ids", 0, num_rows)
-    emitted = _per_row(columns, "emitted_ids", 0, num_rows)
-    accepted = np.clip(_per_row(columns, "num_accepted", 0, num_rows), 0, drafted)
+    drafted = per_row(columns, "proposal_ids", 0, num_rows)
+    emitted = per_row(columns, "emitted_ids", 0, num_rows)
+    accepted = np.clip(per_row(columns, "num_accepted", 0, num_rows), 0, drafted)
     proposed = drafted > 0
     sums = {
         "steps": np.ones(num_rows, np.int64),
@@ -80,7 +80,7 @@ def _sums(which: Array, values: Array, groups: int) -> Array:
     return total
 
 
-def _per_row(columns: Columns, name: str, missing: int, num_rows: int) -> Array:
+def per_row(columns: Columns, name: str, missing: int, num_rows: int) -> Array:
     """[rows] the field's value, or its length when it is a list."""
     rows = np.full(num_rows, missing, np.int64)
     column = columns.get(name)
