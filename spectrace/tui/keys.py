@@ -201,7 +201,7 @@ def every_key() -> tuple[Key, ...]:
 
     steps = Key(
         id="screen.steps",
-        keys="s",
+        keys="S",
         action="steps",
         description="the list of steps",
         group="screens",

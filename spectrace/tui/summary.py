@@ -33,6 +33,9 @@ def header_line(facts: Facts, width: int) -> Line:
         (3, Span(f"acceptance {percent(facts.acceptance_rate)}")),
         (9, Span(STATES.get(facts.state, facts.state), state_role)),
     ]
+    if facts.recent is not None and facts.recent.trials:
+        recent = f"alpha1 of the last {facts.recent.trials}: {ratio(facts.recent.value)}"
+        parts.append((8, Span(f"{recent}, DROPPED", "warning")) if facts.has_dropped else (5, Span(recent)))
     if facts.lost:
         parts.append((8, Span(f"{number_of(facts.lost, 'step')} lost", "warning")))
     if facts.problems:

@@ -33,7 +33,7 @@ from spectrace.tui.screens.copying import CopyScreen
 from spectrace.tui.screens.key_screen import KeyScreen
 from spectrace.tui.screens.page import PageScreen
 from spectrace.tui.screens.palette import PaletteScreen
-from spectrace.tui.screens.steps import StepsScreen
+from spectrace.tui.screens.steps import DETAIL_DELAY, StepsScreen
 from spectrace.tui.search import Task
 from spectrace.tui.terminal import Terminal
 
@@ -203,6 +203,13 @@ class Viewer(App[None]):
         with suppress(RuntimeError):  # The loop is closed.
             screen.post_message(message)
 
+    async def settled(self) -> None:
+        """Waits until nothing more is coming, for a picture of the screen."""
+        await self.workers.wait_for_complete()
+        while isinstance(self.screen, PageScreen) and self.screen.is_reading:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(DETAIL_DELAY)
+
     def toggle_mouse(self) -> bool:
         """Switches the mouse on or off; whether it is on now."""
         self._has_mouse = not self._has_mouse
@@ -278,6 +285,7 @@ class Viewer(App[None]):
     def follow(self) -> None:
         """Begins to look for new steps."""
         self.is_following = True
+        self.loader.watch()
         self._stop_following.clear()
         self._look_for_steps()
 

@@ -211,11 +211,13 @@ async def test_the_step_opens_on_the_whole_screen_and_closes(trace: Path) -> Non
         assert "── step" not in driven.text
         await driven.press("j", "enter")
         assert "── step 1 " in driven.text
-        await driven.press("j")
+        await driven.press("full_stop")
         assert "── step 2 " in driven.text
         await driven.press("escape")
         assert "── step" not in driven.text
-        assert driven.app.is_running
+        assert driven.steps.row == 2
+        await driven.press("z")
+        assert "── step 2 " in driven.text
 
 
 async def test_the_help_lists_every_key(trace: Path) -> None:

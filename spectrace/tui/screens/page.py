@@ -64,6 +64,11 @@ class PageScreen(AskingScreen):
     def _pane(self, name: str) -> LinePane:
         return self.query_one(f"#{name}", LinePane)
 
+    @property
+    def is_reading(self) -> bool:
+        """Nothing is known to show yet, or something newer is on its way."""
+        return self.gathering.is_running or (self._facts is None and not self.error)
+
     # --- facts ---
 
     def gather(self) -> None:
@@ -87,9 +92,11 @@ class PageScreen(AskingScreen):
         if self._facts is not None and not self.page.follows_cursor:
             self.viewer.gathered[self.page.id] = (self.viewer.loader.total, self._facts[0])
         self._lay_out()
-        self.show_place()
         if self._early is not None:
+            first = next((i for i, line in enumerate(self._lines) if line.row is not None), 0)
+            self.lines.set_cursor(first if first < self.lines.page else 0)
             self.call_after_refresh(self._begin)
+        self.show_place()
 
     def follow_cursor(self, row: int) -> None:
         """The cursor in the list of steps has moved."""

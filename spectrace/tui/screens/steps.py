@@ -229,6 +229,8 @@ class StepsScreen(HuntingScreen):
             self.say("this trace is closed: no step will be added")
         else:
             self.viewer.follow()
+            self._facts = self.loader.facts
+            self._show_all()
             is_alone = self._facts.state == "unclosed"
             self.go_to(self.loader.total - 1, "no recorder writes here now" if is_alone else "")
 
