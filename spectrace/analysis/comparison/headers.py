@@ -42,6 +42,8 @@ _WORDS = {
     "draft.dtype": "draft's compute type",
     "draft.quantization": "draft's quantization",
     "draft.vocab_size": "draft's vocabulary",
+    "draft.parameters.missing": "draft's weights never loaded",
+    "draft.parameters.unexpected": "weights the draft has no place for",
     "draft.rope": "draft's rotary settings",
     "draft.rope_declared": "draft's declared rotary settings",
     "vocab_map": "vocabulary map",
@@ -183,7 +185,7 @@ def _weights(mine: Any, theirs: Any) -> Iterator[HeaderDifference]:
             told = _names(alone)
             yield HeaderDifference(
                 f"draft.fingerprints.{alone[0]}",
-                f"draft's weights in {side} only",
+                f"draft's weights in {side} only, {len(alone):,}",
                 *((told, "none") if side == "A" else ("none", told)),
             )
     differing = [name for name in one if name in other and not _same_weight(one[name], other[name])]
@@ -220,8 +222,7 @@ def _recorded(weights: Mapping[str, Any]) -> str:
 
 
 def _names(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 2:,} more" if len(names) > 2 else ""
-    return ", ".join(names[:2]) + more
+    return names[0] + (f" and {len(names) - 1:,} more" if len(names) > 1 else "")
 
 
 def shown_value(value: Any) -> str:
