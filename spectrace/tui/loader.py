@@ -28,7 +28,7 @@ from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME
 from spectrace.format.reader import Trace
 from spectrace.format.reader import open as open_trace
-from spectrace.format.records import Run, Step
+from spectrace.format.records import Run, Step, held
 from spectrace.format.text import visible
 from spectrace.format.tracefile import TraceFile
 
@@ -114,6 +114,12 @@ class Loader:
         self.keep_going()
         with self._lock:
             return self._trace.steps.get(row)
+
+    def held_step(self, row: int) -> Step | None:
+        """The same with every field read, for a screen that is drawn later; None when it is damaged."""
+        with self._lock:
+            step = self._trace.steps.get(row)
+            return None if step is None else held(step)
 
     def states(self, row: int) -> tuple[Step | None, tuple[NodeState, ...]]:
         """A step and what became of each of its tokens."""

@@ -216,7 +216,7 @@ def facts_words(step: Step) -> list[str]:
     words = [fact for fact in facts if fact]
     for name, count in (step.nonfinite or {}).items():
         words.append(f"non-finite {visible(str(name), limit=24)} {visible(str(count), limit=12)}")
-    return words + [visible(flag, limit=24) for flag in step.flags or ()]
+    return words + [visible(flag, limit=24) for flag in step.flags or () if flag]
 
 
 def tap_words(step: Step) -> list[tuple[str, str]]:

@@ -161,7 +161,7 @@ def _token_spans(state: NodeState, names: Names, view: TokenView) -> Line:
 def _marks(step: Step) -> list[str]:
     """What else a reader must know of a step."""
     words = [*(step.flags or ()), *([f"stop: {step.stop}"] if step.stop else [])]
-    return [f"[{visible(word, limit=24)}]" for word in words]
+    return [f"[{visible(word, limit=24)}]" for word in words if word]
 
 
 def _fitted(
