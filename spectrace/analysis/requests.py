@@ -63,11 +63,14 @@ class RequestRow:
         return Share(sum(self.counts.accepted_at[:1]), self.counts.proposals)
 
 
-def request_rows(trace: Trace, first_steps: int | None = None) -> list[RequestRow]:
+def request_rows(
+    trace: Trace, on_progress: Callable[[int], None] | None = None, first_steps: int | None = None
+) -> list[RequestRow]:
     """A row for each request, in the order of their first steps.
 
     Args:
         trace: an open trace.
+        on_progress: told how many steps have been read.
         first_steps: read about so many steps; None for all.
     """
     found: dict[str, RequestRow] = {}
@@ -84,6 +87,8 @@ def request_rows(trace: Trace, first_steps: int | None = None) -> list[RequestRo
                     row = base + chunk.first_row + first
                     found[name] = RequestRow(name=name, first_row=row, counts=counts)
             read += chunk.num_rows
+            if on_progress is not None:
+                on_progress(read)
         base += part.num_rows
     return list(found.values())
 

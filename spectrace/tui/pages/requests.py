@@ -39,7 +39,7 @@ class RequestsFacts:
 def gather(loader: Loader, row: int) -> RequestsFacts:
     """Reads ids of the first steps."""
     with loader.opened_again() as trace:
-        found = request_rows(trace, first_steps=FIRST_STEPS)
+        found = request_rows(trace, loader.keep_going, FIRST_STEPS)
         counts, total = trace.counts, len(trace)
     rows = worst_first(found)[:MOST_ROWS]
     return RequestsFacts(

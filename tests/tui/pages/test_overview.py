@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from spectrace import TraceWriter
+from spectrace.analysis.diagnosis import diagnose
 from spectrace.analysis.series import EXACT_ROWS
 from spectrace.testing import write_trace
 from spectrace.tui.pages import overview
@@ -40,9 +41,9 @@ def test_enter_on_a_finding_leads_to_its_first_witness(sample_traces: Path) -> N
 
 def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is found the page says that this proves nothing, and what could not be checked."""
-    judged = overview.diagnose
     monkeypatch.setattr(
-        overview, "diagnose", lambda trace, **options: replace(judged(trace, **options), findings=[])
+        "spectrace.tui.pages.overview.diagnose",
+        lambda trace, **options: replace(diagnose(trace, **options), findings=[]),
     )
     text = flat("overview", sample_traces / "eagle3.spectrace")
     assert "Nothing found. That is no proof of health" in text
