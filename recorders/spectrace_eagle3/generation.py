@@ -67,7 +67,7 @@ def generate(
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
         overwrite: replace ``out``, once the models are loaded.
-        reference: also record one plain forward of the target over the first prompt.
+        reference: also record one plain forward of the target over each prompt.
         tree: draft a dynamic tree of (topk, depth, nodes) instead of a chain.
         on_progress: told how many tokens have been generated, of ``max_new_tokens`` per prompt and run.
 
@@ -101,10 +101,8 @@ def generate(
         Eagle3Decoder(model, head, plan, sampler=sampler, eos_ids=eos_ids) as decoder,
         Eagle3Recorder(out, decoder, tokenizer=tokenizer) as recorder,
     ):
-        for number, ids in enumerate(inputs):
-            new_ids = recorder.generate(
-                ids, max_new_tokens, reference=reference and number == 0, on_emitted=watch.begin()
-            )
+        for ids in inputs:
+            new_ids = recorder.generate(ids, max_new_tokens, reference=reference, on_emitted=watch.begin())
             outputs.append(Output(ids, new_ids))
         if compare_baseline:
             found = compared(model, outputs, plain) if temperature == 0 else {}

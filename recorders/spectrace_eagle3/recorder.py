@@ -100,7 +100,7 @@ class Eagle3Recorder:
         self._writer.request(request, **described)
         if reference:
             for boundary, rows in reference_rows(decoder.model, prompt_ids).items():
-                self._writer.reference(boundary=boundary, rows=rows)
+                self._writer.reference(request=request, boundary=boundary, rows=rows)
         boundaries = decoder.draft.taps.boundaries
         new_ids: list[int] = []
         for done in decoder.rounds(prompt_ids, max_new_tokens):

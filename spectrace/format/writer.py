@@ -163,9 +163,12 @@ class TraceWriter:
         """Gives token texts."""
         self._put(Item("tokens", {"target": target, "draft": draft}))
 
-    def reference(self, *, boundary: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Gives the fingerprints of one boundary of one reference forward."""
-        self._put(Item("reference", {"boundary": boundary, "rows": rows}))
+    def reference(
+        self, *, boundary: int, rows: Sequence[Mapping[str, Any]], request: str | None = None
+    ) -> None:
+        """Gives the fingerprints of one boundary of one reference forward, over the prompt of a request."""
+        whose = {} if request is None else {"request": request}
+        self._put(Item("reference", {**whose, "boundary": boundary, "rows": rows}))
 
     def gap(self, *, lost: int, reason: str) -> None:
         """Declares steps that were offered and not recorded."""
