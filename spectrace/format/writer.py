@@ -91,7 +91,8 @@ class TraceWriter:
         self._nap = threading.Lock()
         self._nap.acquire()
         header = run_mapping(run)
-        header.setdefault("created", _utc_now())
+        self.created = str(header.setdefault("created", _utc_now()))
+        """ISO 8601, as the header says: tells this recording from another of the same name."""
         self._packer = Packer(self.path, header, self._fault, max_bytes=max_bytes, token_text=token_text)
         self._thread = threading.Thread(target=self._work, name="spectrace-writer", daemon=True)
         self._thread.start()
