@@ -176,7 +176,8 @@ references = st.fixed_dictionaries(
             ),
             max_size=2,
         ),
-    }
+    },
+    optional={"request": names},
 )
 
 

@@ -245,6 +245,8 @@ class ReferenceRow:
 class Reference:
     """Fingerprints of one boundary, from one forward of the target over the prompt."""
 
+    request: str | None = None
+    """Whose prompt was read; None in traces of recorders that read the first prompt only and do not say."""
     boundary: int
     rows: Sequence[ReferenceRow] = ()
 
