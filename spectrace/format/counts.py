@@ -161,6 +161,20 @@ def rejected_rows(columns: Columns, num_rows: int) -> Array:
     return refused
 
 
+def path_lengths(columns: Columns, num_rows: int) -> tuple[Array, Array, Array]:
+    """How far each proposal went.
+
+    Returns:
+        [rows] longest path drafted (a chain's is K), tokens of it that the target judged with everything
+        before them accepted, and tokens accepted, within 0..K.
+    """
+    drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
+    accepted = np.clip(_scalars(columns.get("num_accepted"), num_rows), 0, drafts)
+    tree = _Nodes(columns, drafts)
+    deepest = tree.deepest()
+    return deepest, accepted + tree.goes_on(accepted, deepest), accepted
+
+
 def _was_cut(accepted: Array, emitted: Array, columns: Columns) -> Array:
     """[rows] the end of the text cut the step within its accepted tokens: no token is the target's own."""
     if "emitted_ids" not in columns:
