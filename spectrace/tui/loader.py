@@ -7,7 +7,8 @@ nothing of the steps. Two threads may ask at once: one lock, held for the read o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate
 from threading import RLock
@@ -16,17 +17,23 @@ from typing import NamedTuple
 import numpy as np
 
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
+from spectrace.analysis.context import tokens_before
 from spectrace.analysis.rejection import NodeState, node_states
 from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
 from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
+from spectrace.format.fields import FIELD_BY_NAME
 from spectrace.format.reader import Trace
-from spectrace.format.records import Step
+from spectrace.format.reader import open as open_trace
+from spectrace.format.records import Run, Step
 from spectrace.format.text import visible
 from spectrace.format.tracefile import TraceFile
 
 LONGEST_TEXT = 200
 """Characters of a token that are ever shown."""
+_LOOK_BACK = 4096
+"""Steps that are looked at for the text before a step; requests of a large batch interleave."""
+_REQUEST = FIELD_BY_NAME["request"].leaves[0].number
 _EXACT_ROWS = 20_000
 """Up to here the minimap looks at every step; beyond, at the index."""
 
@@ -86,6 +93,35 @@ class Loader:
             step = self._trace.steps.get(row)
             return step, node_states(step) if step is not None else ()
 
+    def context(self, row: int, size: int) -> tuple[int, ...]:
+        """The last `size` tokens before a step, as far as the trace has them."""
+        step = self.step(row)
+        if step is None:
+            return ()
+        return tokens_before(step, self._earlier(row, step.request), self._prompt_ids(row), size)
+
+    def _earlier(self, row: int, request: str) -> Iterator[Step]:
+        """Steps of a request before a row, the newest first, as far back as one looks."""
+        for before in range(row - 1, max(-1, row - 1 - _LOOK_BACK), -1):
+            step = self.step(before)
+            if step is not None and step.request == request:
+                yield step
+
+    def _prompt_ids(self, row: int) -> Sequence[int] | None:
+        piece = next(self.chunks(row), None)
+        if piece is None or not piece.row <= row < piece.row + piece.chunk.num_rows:
+            return None
+        column = piece.chunk.columns(_REQUEST).get("request")
+        if column is None or column.present is not None:
+            return None
+        number = int(column.values[row - piece.row])
+        with self._lock:
+            found = (piece.part.request(number) or {}).get("prompt_ids")
+            if found is None:
+                found = piece.part.details().get(number, {}).get("prompt_ids")
+        is_ids = isinstance(found, (list, tuple)) and all(type(token) is int for token in found)
+        return found if is_ids else None
+
     def next_rejected(self, row: int, *, forward: bool = True) -> int | None:
         """The nearest step at or after a row (or at or before it) with a rejection, by the index."""
         with self._lock:
@@ -136,6 +172,22 @@ class Loader:
         return max((len(visible(step.request, limit=64)) for step in steps if step is not None), default=0)
 
     # --- the whole run ---
+
+    @property
+    def run(self) -> Run:
+        """The header."""
+        with self._lock:
+            return self._trace.run
+
+    @contextmanager
+    def opened_again(self) -> Iterator[Trace]:
+        """The same files for a long reading beside the viewer, so that neither waits for the other.
+
+        Raises:
+            TraceError: the files are gone or cannot be read any more.
+        """
+        with open_trace(self._trace.paths) as trace:
+            yield trace
 
     @property
     def facts(self) -> Facts:

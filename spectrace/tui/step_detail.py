@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spectrace.analysis.rejection import NodeState, item
-from spectrace.format.records import Step
+from spectrace.format.records import Step, Tap
 from spectrace.format.text import visible
+from spectrace.tui.figures import number, whole
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, right, width_of
 from spectrace.tui.step_row import GLYPHS, TOKEN_ROLES, Names, end_text
 
@@ -42,16 +43,11 @@ def detail_lines(
         At most `height` lines of at most `width` cells.
     """
     if step is None:
-        return [
-            _rule(f"step {row:,}", width),
-            [Span("This part of the file is damaged; the steps around it are whole.", "warning")],
-            [Span("spectrace repair TRACE -o OUT writes a trace of what is whole.", "dim")],
-        ][:height]
+        return damaged_lines(row, width)[:height]
     below = [line for line in _below(step, states, names, position) if line]
-    # The columns beside the two tokens take 41 cells.
-    token = min(max((width - 41) // 2, 9), 19 if width < 100 else 22)
+    token = token_cells(width)
     table = [
-        _node_line(step, state, names, token, is_cursor=index == position)
+        node_line(step, state, names, token, is_cursor=index == position)
         for index, state in enumerate(states)
     ]
     if width < 100:
@@ -60,8 +56,22 @@ def detail_lines(
     room = max(height - 2 - len(below), min(4, len(table)))
     shown = _window(table, position, room)
     # What is cut off at the end of a small pane is the least: what was committed stands in the table too.
-    lines = [_rule(_title(row, step), width), _table_head(token), *shown, *below]
+    lines = [rule(title_of(row, step), width), table_head(token), *shown, *below]
     return [clip_line(line, width) for line in lines[: max(height, 1)]]
+
+
+def damaged_lines(row: int, width: int) -> list[Line]:
+    """What is said of a step that cannot be read."""
+    return [
+        rule(f"step {row:,}", width),
+        [Span("This part of the file is damaged; the steps around it are whole.", "warning")],
+        [Span("spectrace repair TRACE -o OUT writes a trace of what is whole.", "dim")],
+    ]
+
+
+def token_cells(width: int) -> int:
+    """Cells of each of the two tokens of a line of the table; the columns beside them take 41."""
+    return min(max((width - 41) // 2, 9), 19 if width < 100 else 22)
 
 
 def first_position(states: Sequence[NodeState]) -> int:
@@ -70,12 +80,14 @@ def first_position(states: Sequence[NodeState]) -> int:
     return next(refused, 0)
 
 
-def _rule(title: str, width: int) -> Line:
+def rule(title: str, width: int) -> Line:
+    """A heading over the whole width."""
     start = f"── {title} "
     return [Span(clip(start, width), "strong"), Span("─" * (width - width_of([Span(start)])), "dim")]
 
 
-def _title(row: int, step: Step) -> str:
+def title_of(row: int, step: Step) -> str:
+    """Which step this is, and how it ended."""
     parts = [
         f"step {row:,}",
         f"request {visible(step.request, limit=32)} step {step.step:,}",
@@ -90,7 +102,8 @@ def _title(row: int, step: Step) -> str:
 # --- table of tokens -----------------------------------------------------------------------------
 
 
-def _table_head(token: int) -> Line:
+def table_head(token: int) -> Line:
+    """Names of the columns."""
     cells = (
         left("pos", 6),
         left("raw id", 8),
@@ -105,11 +118,13 @@ def _table_head(token: int) -> Line:
     return [Span("".join(cells), "dim")]
 
 
-def _node_line(step: Step, state: NodeState, names: Names, token: int, *, is_cursor: bool) -> Line:
+def node_line(step: Step, state: NodeState, names: Names, token: int, *, is_cursor: bool) -> Line:
+    """One token of the proposal, or the target's own."""
     role = TOKEN_ROLES[state.status]
     rest: Role = "dim" if state.status == "not_reached" else "plain"
     is_own = state.status in ("bonus", "target")
     depth = f"{state.depth}" if step.parents is None else f"{state.index}@{state.depth}"
+    depth = depth if len(depth) <= 3 else f"{state.index}"
     raw = "-" if state.draft_id is None else str(state.draft_id)
     slot = 0 if state.parent < 0 else state.parent + 1
     return [
@@ -118,12 +133,12 @@ def _node_line(step: Step, state: NodeState, names: Names, token: int, *, is_cur
         Span(" "),
         Span(GLYPHS[state.status], role),
         Span(" " + left("" if is_own else raw, 6) + " ", rest),
-        Span(left(_quoted(state.token_id, names), token - 1) + " ", rest),
-        Span(right("" if is_own else _number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
-        Span(left(_quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
-        Span(right("" if is_own else _number(item(step.target_logprobs, state.index)), 7), rest),
-        Span(right("" if is_own else _whole(item(step.target_ranks, state.index)), 5), rest),
-        Span(right(_number(item(step.target_gaps, slot), 2), 6), rest),
+        Span(left(quoted(state.token_id, names), token - 1) + " ", rest),
+        Span(right("" if is_own else number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
+        Span(left(quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
+        Span(right("" if is_own else number(item(step.target_logprobs, state.index)), 7), rest),
+        Span(right("" if is_own else whole(item(step.target_ranks, state.index)), 5), rest),
+        Span(right(number(item(step.target_gaps, slot), 2), 6), rest),
         Span("  " + _status_words(state, names), role if state.status != "rejected" else "strong"),
     ]
 
@@ -144,7 +159,7 @@ def _status_words(state: NodeState, names: Names) -> str:
         "target": "the target's own",
     }[state.status]
     if state.wanted_id is not None and state.wanted_id != state.pick_id:
-        return f"{words}, committed {_quoted(state.wanted_id, names)}"
+        return f"{words}, committed {quoted(state.wanted_id, names)}"
     return words
 
 
@@ -166,26 +181,33 @@ def _below(step: Step, states: Sequence[NodeState], names: Names, position: int)
         draft = item(step.draft_top, state.index) if state.status not in ("bonus", "target") else None
         target = item(step.target_top, state.parent + 1)
         lines = [
-            _top_line(f"draft's top @{state.depth}", draft, names, draft=True),
-            _top_line(f"target's top @{state.depth}", target, names, draft=False),
+            _words_line(f"draft's top @{state.depth}", top_words(draft, names, draft=True)),
+            _words_line(f"target's top @{state.depth}", top_words(target, names)),
         ]
-    return [*lines, _facts_line(step), _taps_line(step), _emitted_line(step, names)]
+    return [
+        *lines,
+        _words_line("lengths, times", facts_words(step)),
+        _taps_line(step),
+        _words_line(f"committed {len(step.emitted_ids or ())}", emitted_words(step, names)),
+    ]
 
 
-def _top_line(title: str, top: Top | None, names: Names, *, draft: bool) -> Line:
-    if not top:
-        return []
-    cells = [f"{_quoted(token, names, draft=draft)} {_number(logprob)}" for token, logprob in top[:12]]
-    return [Span(f"{left(title, 17)} ", "dim"), Span("  ".join(cells))]
+def _words_line(title: str, words: Sequence[str]) -> Line:
+    return [Span(left(title, 17) + " ", "dim"), Span("  ".join(words))] if words else []
 
 
-def _emitted_line(step: Step, names: Names) -> Line:
-    ids = step.emitted_ids or ()
-    shown = " ".join(_quoted(token, names) for token in ids[:16])
-    return [Span(left(f"committed {len(ids)}", 17) + " ", "dim"), Span(shown)]
+def top_words(top: Top | None, names: Names, *, draft: bool = False) -> list[str]:
+    """The alternatives at one place, best first, with their log-probabilities."""
+    return [f"{quoted(token, names, draft=draft)} {number(logprob)}" for token, logprob in (top or ())[:12]]
 
 
-def _facts_line(step: Step) -> Line:
+def emitted_words(step: Step, names: Names) -> list[str]:
+    """What the step committed."""
+    return [quoted(token, names) for token in (step.emitted_ids or ())[:16]]
+
+
+def facts_words(step: Step) -> list[str]:
+    """Cache lengths, times, values that are no numbers, flags."""
     facts = [
         _fact("draft KV", step.draft_kv_length),
         _fact("target KV", step.target_kv_length),
@@ -197,25 +219,37 @@ def _facts_line(step: Step) -> Line:
     words = [fact for fact in facts if fact]
     for name, count in (step.nonfinite or {}).items():
         words.append(f"non-finite {visible(str(name), limit=24)} {visible(str(count), limit=12)}")
-    words += [visible(flag, limit=24) for flag in step.flags or ()]
-    return [Span(left("lengths, times", 17) + " ", "dim"), Span("  ".join(words))] if words else []
+    return words + [visible(flag, limit=24) for flag in step.flags or ()]
+
+
+def tap_words(step: Step) -> list[tuple[str, str]]:
+    """Each tapped state: what it is, and a warning where it holds values that are no numbers."""
+    taps = step.taps or ()
+    are_many = len({(tap.boundary, tap.index) for tap in taps}) < len(taps)
+    words = []
+    for tap in taps[:12]:
+        place = f"B({tap.boundary})" if tap.boundary is not None else f"tap {tap.index}"
+        place += f" token {tap.position}" if are_many and tap.position is not None else ""
+        warning = f"{tap.nonfinite} non-finite!" if tap.nonfinite else ""
+        words.append((f"{place} rms {number(tap.rms)}", warning))
+    return words
+
+
+def tap_form(step: Step) -> str:
+    """Shape and type of the first tapped state."""
+    first = (step.taps or (Tap({}),))[0]
+    shape = "x".join(str(size) for size in (first.shape or ())[:4])
+    return f"[{shape}] {visible(str(first.dtype), limit=16)}" if step.taps else ""
 
 
 def _taps_line(step: Step) -> Line:
     if not step.taps:
         return []
     line = [Span(left("hidden states", 17) + " ", "dim")]
-    are_many = len({(tap.boundary, tap.index) for tap in step.taps}) < len(step.taps)
-    for tap in step.taps[:12]:
-        place = f"B({tap.boundary})" if tap.boundary is not None else f"tap {tap.index}"
-        place += f" token {tap.position}" if are_many and tap.position is not None else ""
-        line.append(Span(f"{place} rms {_number(tap.rms)}  "))
-        if tap.nonfinite:
-            line.append(Span(f"{tap.nonfinite} non-finite!  ", "warning"))
-    first = step.taps[0]
-    shape = "x".join(str(size) for size in (first.shape or ())[:4])
-    line.append(Span(f"[{shape}] {visible(str(first.dtype), limit=16)}", "dim"))
-    return line
+    for words, warning in tap_words(step):
+        line.append(Span(f"{words}  "))
+        line.append(Span(f"{warning}  " if warning else "", "warning"))
+    return [*line, Span(tap_form(step), "dim")]
 
 
 def _fact(name: str, value: int | None) -> str:
@@ -226,22 +260,9 @@ def _time(name: str, nanoseconds: int | None) -> str:
     return "" if nanoseconds is None else f"{name} {nanoseconds / 1e6:,.1f} ms"
 
 
-def _quoted(token_id: int | None, names: Names, *, draft: bool = False) -> str:
+def quoted(token_id: int | None, names: Names, *, draft: bool = False) -> str:
     """Id and text of a token, quoted so that blanks are seen."""
     if token_id is None:
         return "-"
     text = names.token(token_id, draft=draft)
     return str(token_id) if text is None else f'{token_id} "{clip(text, 24)}"'
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    """A number in seven cells, NaN and infinite values as words."""
-    if value is None:
-        return "-"
-    return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.1e}"
-
-
-def _whole(value: int | None) -> str:
-    if value is None:
-        return "-"
-    return str(value) if value < 10**5 else "1e5+"

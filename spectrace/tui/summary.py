@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.keys import GROUP_TITLES, KEYS
 from spectrace.tui.loader import Facts
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, width_of
@@ -25,15 +26,15 @@ def header_line(facts: Facts, width: int) -> Line:
     # In reading order, each with what it is worth: the least worth goes first when there is no room.
     parts = [
         (6, Span(clip(facts.name, 32), "strong")),
-        (7, Span(_number_of(facts.steps, "step"))),
-        (2, Span(_number_of(facts.requests, "request"))),
-        (4, Span(f"accept length {_ratio(facts.accept_length)} tokens per step")),
-        (5, Span(f"accept length {_ratio(facts.accept_length)}")),
-        (3, Span(f"acceptance {_percent(facts.acceptance_rate)}")),
+        (7, Span(number_of(facts.steps, "step"))),
+        (2, Span(number_of(facts.requests, "request"))),
+        (4, Span(f"accept length {ratio(facts.accept_length)} tokens per step")),
+        (5, Span(f"accept length {ratio(facts.accept_length)}")),
+        (3, Span(f"acceptance {percent(facts.acceptance_rate)}")),
         (9, Span(STATES.get(facts.state, facts.state), state_role)),
     ]
     if facts.lost:
-        parts.append((8, Span(f"{_number_of(facts.lost, 'step')} lost", "warning")))
+        parts.append((8, Span(f"{number_of(facts.lost, 'step')} lost", "warning")))
     if facts.problems:
         parts.append((8, Span(f"{len(facts.problems)} damaged", "warning")))
     long, short = parts[3], parts[4]
@@ -52,30 +53,25 @@ def _width(parts: Sequence[tuple[int, Span]]) -> int:
     return width_of([span for _, span in parts]) + 2 * len(parts) - 1
 
 
-def _number_of(count: int | None, thing: str) -> str:
-    if count is None:
-        return ""
-    return f"{count:,} {thing}" if count == 1 else f"{count:,} {thing}s"
-
-
-def _ratio(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
-
-
 def minimap_line(shares: Sequence[float | None], cursor: int | None) -> Line:
     """One cell per part of the trace, the higher the more of its steps had a rejection."""
-    bars = "".join(" " if share is None else _bar(share) for share in shares)
-    if cursor is None or not 0 <= cursor < len(bars):
-        return [Span(bars, "dim")]
+    drawn = bars(shares)
+    if cursor is None or not 0 <= cursor < len(drawn):
+        return [Span(drawn, "dim")]
     return [
-        Span(bars[:cursor], "dim"),
-        Span("^" if bars[cursor] == " " else bars[cursor], "cursor"),
-        Span(bars[cursor + 1 :], "dim"),
+        Span(drawn[:cursor], "dim"),
+        Span("^" if drawn[cursor] == " " else drawn[cursor], "cursor"),
+        Span(drawn[cursor + 1 :], "dim"),
     ]
+
+
+def bars(shares: Sequence[float | None]) -> str:
+    """One cell for each share of 0..1, a blank where it is unknown.
+
+    >>> bars([0.0, 0.5, None, 1.0])
+    '▁▅ █'
+    """
+    return "".join(" " if share is None else _bar(share) for share in shares)
 
 
 def _bar(share: float) -> str:

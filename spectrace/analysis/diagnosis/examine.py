@@ -34,8 +34,16 @@ _ABOUT_NUMBERS = ("nonfinite", "trace", "metrics", "cost", "workload", "reportin
 """Rules whose findings are no fault of the engine's structure."""
 
 
+_ABOUT_THE_WHOLE = ("metrics",)
+"""Rules that compare with what the engine said of the whole run."""
+
+
 def diagnose(
-    trace: Trace, *, control: Trace | None = None, on_progress: Callable[[int], None] | None = None
+    trace: Trace,
+    *,
+    control: Trace | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    first_steps: int | None = None,
 ) -> Diagnosis:
     """Why acceptance is what it is: causes found, causes cleared, causes that could not be checked.
 
@@ -43,13 +51,16 @@ def diagnose(
         trace: an open trace; read once, in bounded memory.
         control: a trace of the same prompts from a run that is known to be right, or from another engine.
         on_progress: told how many steps have been read.
+        first_steps: judge about so many steps of the trace and leave the rest unread; None for all.
 
     Returns:
         The findings, most certain first, with their evidence. Nothing found is not proof of health: see
         ``not_checked``.
     """
-    facts = collect(trace, _tallies(), on_progress)
+    facts = collect(trace, _tallies(), on_progress, first_steps)
     outcomes = list(_ask(facts))
+    if first_steps is not None and first_steps < len(trace):
+        outcomes = list(_of_the_first(outcomes, first_steps))
     if control is not None:
         outcomes += list(_against(trace, facts, control, outcomes))
     else:
@@ -130,6 +141,14 @@ def _withheld(answers: Iterable[Outcome], reason: str) -> Iterator[Outcome]:
             yield NotChecked(id=answer.id, reason=reason)
         else:
             yield answer
+
+
+def _of_the_first(outcomes: Iterable[Outcome], first_steps: int) -> Iterator[Outcome]:
+    """The answers where only the first steps were read, less those that need all."""
+    for outcome in outcomes:
+        is_about_all = outcome.id.startswith(_ABOUT_THE_WHOLE)
+        reason = f"only the first {first_steps:,} steps were read"
+        yield from _withheld([outcome], reason) if is_about_all else [outcome]
 
 
 def _place(first: Iterable[str], id_: str) -> int:

@@ -108,13 +108,19 @@ SHARED_VOCABULARY = ("draft_model", "early_exit", "ngram", "suffix")
 """Methods whose draft has the target's vocabulary unless a table says otherwise, and is fed tokens only."""
 
 
-def collect(trace: Trace, kinds: Sequence[type], on_progress: Callable[[int], None] | None = None) -> Facts:
+def collect(
+    trace: Trace,
+    kinds: Sequence[type],
+    on_progress: Callable[[int], None] | None = None,
+    first_steps: int | None = None,
+) -> Facts:
     """Reads a trace once.
 
     Args:
         trace: an open trace.
         kinds: classes of the tallies.
         on_progress: told how many steps have been read.
+        first_steps: about how many to read; None for all.
     """
     run = trace.run
     classes: list[Any] = list(dict.fromkeys([Sample, *kinds]))
@@ -128,6 +134,8 @@ def collect(trace: Trace, kinds: Sequence[type], on_progress: Callable[[int], No
         read += block.num_rows
         if on_progress is not None:
             on_progress(read)
+        if first_steps is not None and read >= first_steps:
+            break
     prompts, num_prompts = _prompts(trace)
     return Facts(
         run=run,

@@ -1,0 +1,11 @@
+"""The viewer's screens beside the list of steps, one file each; text and facts only, no Textual."""
+
+from spectrace.tui.pages.overview import OVERVIEW
+from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.step import STEP
+from spectrace.tui.pages.tree import TREE
+
+PAGES: tuple[Page, ...] = (OVERVIEW, STEP, TREE)
+"""Every page, in the order in which the help lists them."""
+
+__all__ = ["PAGES", "Page", "PageLine"]

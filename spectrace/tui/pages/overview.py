@@ -1,0 +1,225 @@
+"""The run on one page: causes found, acceptance, its course, what ran, what could not be seen.
+
+Lays out what `analysis` says. The causes come first: they are what a reader opens the page for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from spectrace.analysis.acceptance import METRICS, accept_length, per_position
+from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
+from spectrace.analysis.series import Series, in_cells, series_of
+from spectrace.format.counts import Counts
+from spectrace.format.records import Gap, Run
+from spectrace.format.text import visible
+from spectrace.tui.figures import number_of, percent, ratio
+from spectrace.tui.loader import Loader
+from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.paragraphs import bar, fitted, heading, labelled, line, paragraph
+from spectrace.tui.pages.run_words import run_facts
+from spectrace.tui.spans import Role, Span, left, right
+from spectrace.tui.summary import STATES, bars
+
+FIRST_STEPS = 1_000_000
+"""Steps that the causes are judged from; a longer trace would take more than seconds to read."""
+_POSITIONS = 16
+_ROLES: dict[str, Role] = {"certain": "rejected", "strong": "warning", "hint": "strong"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """What the page shows."""
+
+    name: str
+    state: str
+    total: int
+    requests: int
+    run: Run
+    counts: Counts
+    series: Series
+    diagnosis: Diagnosis
+    gaps: Sequence[Gap]
+    problems: Sequence[str]
+
+
+def gather(loader: Loader, row: int) -> Overview:
+    """Reads the index, and the first steps for the causes."""
+    with loader.opened_again() as trace:
+        return Overview(
+            name=trace.paths[0].name,
+            state=trace.state,
+            total=len(trace),
+            requests=len(trace.requests),
+            run=trace.run,
+            counts=trace.counts,
+            series=series_of(trace),
+            diagnosis=diagnose(trace, first_steps=FIRST_STEPS),
+            gaps=trace.gaps,
+            problems=tuple(trace.problems),
+        )
+
+
+def lines(facts: Overview, width: int) -> list[PageLine]:
+    """The page."""
+    return fitted(_lines(facts, width), width)
+
+
+def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
+    yield from heading("causes", width, is_first=True)
+    yield from _findings(facts, width)
+    yield from heading("acceptance", width)
+    yield from _metrics(facts.counts, width)
+    yield from heading("accept length over the run", width)
+    yield from _course(facts.series, width)
+    yield from heading("run", width)
+    yield from _run(facts, width)
+    yield from heading("not recorded", width)
+    yield from _not_recorded(facts.run, width)
+    yield from heading("cleared, and what could not be checked", width)
+    yield from _cleared(facts.diagnosis, width)
+    yield from _not_checked(facts.diagnosis, width)
+
+
+# --- causes --------------------------------------------------------------------------------------
+
+
+def _findings(facts: Overview, width: int) -> Iterator[PageLine]:
+    found = facts.diagnosis
+    for finding in found.findings:
+        yield from _finding(finding, width)
+    if not found.findings:
+        words = "Nothing found. That is no proof of health: see below what could not be checked."
+        yield from paragraph(words, width)
+    if found.look_first:
+        yield from labelled("look first at", visible(", ".join(found.look_first), limit=200), width)
+    for item in found.counterfactuals:
+        yield from labelled("what if", visible(item.summary, limit=400), width)
+    if facts.total > FIRST_STEPS:
+        words = (
+            f"Judged from the first {FIRST_STEPS:,} of {facts.total:,} steps; spectrace diagnose reads all."
+        )
+        yield from paragraph(words, width, role="warning")
+
+
+def _finding(finding: Finding, width: int) -> Iterator[PageLine]:
+    row = finding.steps[0] if finding.steps else None
+    label = Span(left(finding.strength.value, 8) + " ", _ROLES[finding.strength.value])
+    yield line(label, Span(visible(finding.id, limit=60), "strong"), row=row)
+    yield from paragraph(visible(finding.summary, limit=400), width, indent=9, row=row)
+    yield from paragraph(
+        visible(finding.advice, limit=400), width, first=Span("next: ", "dim"), indent=9, row=row
+    )
+    if row is not None:
+        steps = ", ".join(f"{step:,}" for step in finding.steps)
+        words = f"first steps {steps}; Enter goes to {row:,}"
+        yield from paragraph(words, width, indent=9, role="dim", row=row)
+
+
+def _cleared(found: Diagnosis, width: int) -> Iterator[PageLine]:
+    accused = {_rule(finding.id) for finding in found.findings}
+    first: dict[str, str] = {}
+    for item in found.cleared:
+        if _rule(item.id) not in accused:
+            first.setdefault(_rule(item.id), item.summary)
+    for rule, summary in first.items():
+        mark = Span(f"cleared  {visible(rule, limit=24)}: ", "accepted")
+        yield from paragraph(visible(summary, limit=200), width, first=mark)
+
+
+def _not_checked(found: Diagnosis, width: int) -> Iterator[PageLine]:
+    for item in found.not_checked:
+        words = visible(item.reason, limit=160)
+        words += f"; {visible(item.how, limit=160)}" if item.how else ""
+        mark = Span(f"open     {visible(item.id, limit=40)}: ", "dim")
+        yield from paragraph(words, width, first=mark)
+
+
+def _rule(id_: str) -> str:
+    return id_.partition("/")[0]
+
+
+# --- acceptance ----------------------------------------------------------------------------------
+
+
+def _metrics(counts: Counts, width: int) -> Iterator[PageLine]:
+    if not counts.proposals:
+        yield from paragraph("No step has a proposal: there is nothing to accept.", width)
+        return
+    for metric in METRICS:
+        name = metric.name.replace("_", " ")
+        bonus = ", target's own counted" if metric.name == "accept_length" else ""
+        yield line(
+            Span(left(name, 27) + " "),
+            Span(right(ratio(metric.value(counts), 3), 7), "strong"),
+            Span(f"  {metric.formula}{bonus}", "dim"),
+        )
+    yield from paragraph(
+        "per position: accepted of all proposals, of those that proposed here, given all before",
+        width,
+        role="dim",
+    )
+    cells = max(min(width - 48, 40), 0) if width >= 56 else 0
+    entries = per_position(counts)
+    for entry in entries[:_POSITIONS]:
+        yield line(
+            Span(right(str(entry.position), 3) + "  "),
+            Span(bar(entry.unconditional, cells) + ("  " if cells else ""), "accepted"),
+            Span(right(percent(entry.unconditional), 7), "strong"),
+            Span(f"  {entry.accepted:,} of {entry.proposed:,}"),
+            Span(f"  c {ratio(entry.conditional, 3)}", "dim"),
+        )
+    if len(entries) > _POSITIONS:
+        yield line(Span(f"{len(entries) - _POSITIONS:,} deeper positions: spectrace stats lists them", "dim"))
+
+
+def _course(series: Series, width: int) -> Iterator[PageLine]:
+    cells = [accept_length(cell) for cell in in_cells(series, width)]
+    known = [value for value in cells if value is not None]
+    if not known:
+        yield from paragraph("No step has a proposal.", width)
+        return
+    low, high = min(known), max(known)
+    yield line(Span(bars([None if value is None else (value - 1) / max(high - 1, 1e-9) for value in cells])))
+    each = number_of(-(-series.total // len(cells)), "step")
+    words = f"one column: about {each}; lowest {ratio(low)}, highest {ratio(high)} tokens per step"
+    yield from paragraph(words, width, role="dim")
+
+
+# --- what ran ------------------------------------------------------------------------------------
+
+
+def _run(facts: Overview, width: int) -> Iterator[PageLine]:
+    state: Role = "plain" if facts.state == "closed" else "warning"
+    words = f"{number_of(facts.total, 'step')} of {number_of(facts.requests, 'request')}"
+    yield from labelled("file", visible(facts.name, limit=80), width)
+    yield from labelled("state", f"{STATES.get(facts.state, facts.state)}; {words}", width, role=state)
+    for gap in facts.gaps[:8]:
+        words = f"{number_of(gap.lost, 'step')}: {visible(gap.reason, limit=40)}"
+        yield from labelled("lost", words, width, role="warning")
+    for problem in facts.problems[:8]:
+        yield from labelled("damaged", visible(problem, limit=400), width, role="warning")
+    for name, text in run_facts(facts.run):
+        yield from labelled(name, text, width)
+
+
+def _not_recorded(run: Run, width: int) -> Iterator[PageLine]:
+    unavailable = {} if run.capture is None else run.capture.unavailable
+    if not unavailable:
+        yield from paragraph("The recorder names no field that it could not get.", width, role="dim")
+    for name, reason in list(unavailable.items())[:40]:
+        yield from paragraph(
+            visible(str(reason), limit=200), width, first=Span(f"{visible(str(name), limit=40)}: ", "strong")
+        )
+
+
+OVERVIEW = Page(
+    id="overview",
+    title="Overview",
+    key="o",
+    description="the run on one page: causes, acceptance, what ran",
+    gather=gather,
+    lines=lines,
+    follows_cursor=False,
+)
