@@ -1,4 +1,4 @@
-"""The draft over a whole text at once, fed with true tokens and states; drafting on from any place in it."""
+"""The draft over a whole text at once, fed with true tokens and states, and drafting on from any token."""
 
 from __future__ import annotations
 

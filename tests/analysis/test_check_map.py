@@ -140,7 +140,8 @@ def test_a_map_that_changes_its_meaning_says_from_where(d2t: list[int], t2d: Any
     report = check(checkpoint(np.array(d2t), t2d))
     found = next(item for item in report.findings if item.id == "vocab-map/hybrid")
     assert found.evidence["switch"] == {"index": switch}
-    assert f"at index {switch}" in found.summary
+    first, second = ("offsets", "target ids") if d2t is HYBRID else ("target ids", "offsets")
+    assert f"at index {switch}: {first} up to there, {second} from there on" in found.summary
 
 
 @pytest.mark.parametrize("has_mask", [True, False])

@@ -320,7 +320,24 @@ def test_coverage_counts_ids_words_and_ends(tmp_path: Path) -> None:
     assert report.coverage is not None
     assert (report.coverage.kept, report.coverage.of) == (8, 32)
     assert (report.coverage.counted, report.coverage.counted_of) == (6, 9)
+    assert (report.coverage.tokens, report.coverage.tokens_of) == (1, 1)
     assert report.coverage.missing_special == {"eos": (31,)}
+
+
+def test_ids_beyond_the_embeddings_are_strong(tmp_path: Path) -> None:
+    """Tokens were added to the tokenizer of a target whose table did not grow."""
+    theirs = Tokenizer(digest="b", texts={0: "a", 40: "<new>"}, special_ids={})
+    table = Tensor(name="model.embed_tokens.weight", dtype="BF16", shape=(32, 16), file="x")
+    target = Checkpoint(
+        path=Path("t"),
+        config=Config(target_config(32)),
+        tensors={"model.embed_tokens.weight": table},
+        tokenizer=theirs,
+    )
+    report = check_draft(open_checkpoint(write_draft(tmp_path)), target)
+    finding = next(item for item in report.findings if item.id == "tokenizer/mismatch")
+    assert finding.strength is Strength.STRONG
+    assert "ids up to 40, its embeddings 32 rows" in finding.summary
 
 
 def test_rows_that_do_not_fit_the_vocabulary_are_a_hint(tmp_path: Path) -> None:
