@@ -9,6 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spectrace.analysis.comparison import Comparison as Comparison
+    from spectrace.analysis.comparison import compare as compare
     from spectrace.analysis.diagnosis import Diagnosis as Diagnosis
     from spectrace.analysis.diagnosis import diagnose as diagnose
     from spectrace.errors import RecorderError as RecorderError
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Comparison": "spectrace.analysis.comparison",
     "Counts": "spectrace.format.counts",
     "Diagnosis": "spectrace.analysis.diagnosis",
     "Ragged": "spectrace.format.series",
@@ -39,11 +42,13 @@ _HOMES = {
     "Trace": "spectrace.format.reader",
     "TraceError": "spectrace.errors",
     "TraceWriter": "spectrace.format.writer",
+    "compare": "spectrace.analysis.comparison",
     "diagnose": "spectrace.analysis.diagnosis",
     "open": "spectrace.format.reader",
 }
 
 __all__ = [
+    "Comparison",
     "Counts",
     "Diagnosis",
     "Ragged",
@@ -57,6 +62,7 @@ __all__ = [
     "TraceError",
     "TraceWriter",
     "__version__",
+    "compare",
     "diagnose",
     "open",
 ]

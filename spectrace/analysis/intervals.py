@@ -126,3 +126,81 @@ class Mean:
         if self.value is None:
             return "no step"
         return f"{self.value:.2f} +-{self.half_width:.2f}, {self.count:,} steps"
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """A ratio of two totals over steps, as sums, so that ratios can be added up.
+
+    Tokens of one step are accepted together, so they are no trials of their own: the interval comes from the
+    spread between the steps.
+    """
+
+    count: int
+    """Steps."""
+    part: float
+    whole: float
+    squares: tuple[float, float, float]
+    """Sums over the steps of part squared, part times whole, whole squared."""
+
+    @property
+    def value(self) -> float | None:
+        """The ratio, None of nothing."""
+        return self.part / self.whole if self.whole else None
+
+    @property
+    def half_width(self) -> float:
+        """Half of the 95 % interval; infinite for fewer than two steps.
+
+        Source: W. G. Cochran, "Sampling Techniques" (1977), section 6.4, the variance of a ratio.
+        """
+        ratio = self.value
+        if ratio is None or self.count < 2:
+            return math.inf
+        own, both, whole = self.squares
+        spread = max(own - 2 * ratio * both + ratio * ratio * whole, 0.0) * self.count / (self.count - 1)
+        return Z95 * math.sqrt(spread) / self.whole
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A difference of two measured numbers, second less first, with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether so many steps show a difference at all: the interval leaves zero out."""
+        return not self.low <= 0 <= self.high
+
+
+def change_of_share(one: Share, other: Share) -> Change | None:
+    """Difference of two shares; None where one has no trial.
+
+    Source: R. G. Newcombe, "Interval estimation for the difference between independent proportions",
+    Statistics in Medicine 17 (1998), method 10.
+
+    >>> change = change_of_share(Share(48, 80), Share(56, 70))
+    >>> [round(end, 4) for end in (change.value, change.low, change.high)]
+    [0.2, 0.0524, 0.3339]
+    """
+    if one.value is None or other.value is None:
+        return None
+    down = math.hypot(one.high - one.value, other.value - other.low)
+    up = math.hypot(one.value - one.low, other.high - other.value)
+    value = other.value - one.value
+    return Change(value, value - down, value + up)
+
+
+def change_of_mean(one: Mean | Ratio, other: Mean | Ratio) -> Change | None:
+    """Difference of two means or ratios by the normal approximation; None where one is of nothing.
+
+    >>> change_of_mean(Mean(2, 4, 10), Mean(2, 4, 10)).value
+    0.0
+    """
+    if one.value is None or other.value is None:
+        return None
+    value, half = other.value - one.value, math.hypot(one.half_width, other.half_width)
+    return Change(value, value - half, value + half)

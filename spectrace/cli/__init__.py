@@ -34,6 +34,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "stats": "Print counts and every named metric of a run.",
         "steps": "Print one line per step.",
         "diagnose": "Name the cause of a bad acceptance, or clear the causes it is not.",
+        "diff": "Compare two traces of the same prompts.",
         "check": "Judge a draft checkpoint without running it.",
         "probe": "Run a draft alone, and count how often it is right.",
     },

@@ -226,6 +226,16 @@ class Block:
         """[tokens + rows] a value of each place where the target picked: K + 1 of a row."""
         return self._sized(path, self.drafted + 1)
 
+    @property
+    def committed_ids(self) -> Values | None:
+        """[emitted tokens] what was committed; None when no row has any."""
+        return self._sized("emitted_ids", self.emitted)
+
+    @property
+    def path_nodes(self) -> Values | None:
+        """[accepted tokens] index of each accepted node within its proposal; None when no row says."""
+        return self._sized("accepted_nodes", self.accepted)
+
     @cached_property
     def root_slots(self) -> Array:
         """[rows] the place of the target's first pick."""

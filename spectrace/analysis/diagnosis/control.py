@@ -13,7 +13,7 @@ from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.metrics import mean_of_requests
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS
 from spectrace.analysis.diagnosis.texts import Fork
-from spectrace.analysis.diagnosis.ties import tie_limit, unit_in_last_place
+from spectrace.analysis.diagnosis.ties import is_tie, tie_limit, unit_in_last_place
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.diagnosis.verification import is_greedy
 from spectrace.format.records import Run
@@ -61,9 +61,7 @@ def judge_forks(facts: Facts, forks: Sequence[Fork], num_pairs: int) -> Iterator
             "numeric-tie", "record gap and first choices of the target", "target_gaps", "target_top"
         )
         return
-    wide = [
-        f for f in known if (f.gap or 0.0) > limit or (f.rank_of_other is not None and f.rank_of_other > 2)
-    ]
+    wide = [f for f in known if not is_tie(f.gap or 0.0, f.rank_of_other, limit)]
     fork = (wide or known)[0]
     unit = unit_in_last_place(facts.run)
     evidence: dict[str, Any] = {

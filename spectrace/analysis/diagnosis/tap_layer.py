@@ -110,7 +110,7 @@ def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
             "first",
         )
     elif all(
-        b == d or not _is_farther(c, e)
+        b == d or not is_farther(c, e)
         for b, d, c, e in zip(best, declared, at_declared, compared.best_cosine)
     ):
         yield Cleared(
@@ -125,7 +125,7 @@ def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
         yield _finding(declared, best, {**evidence, "alpha1": facts.sample.alpha1}, steps)
 
 
-def _is_farther(at_declared: float, at_best: float) -> bool:
+def is_farther(at_declared: float, at_best: float) -> bool:
     """Neighbouring boundaries of a deep model resemble each other by .99: the distance decides."""
     return 1 - at_declared > 4 * (1 - at_best) + 1e-6
 

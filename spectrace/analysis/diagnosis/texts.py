@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spectrace.analysis.diagnosis.block import blocks
+from spectrace.analysis.rejection import accepted_path, item
 from spectrace.format.records import Step
 
 if TYPE_CHECKING:
@@ -105,9 +107,9 @@ def forks(one: Trace, other: Trace) -> Iterator[Fork]:
 
 def _fork(one: Trace, other: Trace, name: str, at: int, a: Text, b: Text) -> Fork:
     (step_a, offset_a), (step_b, offset_b) = _step_of(a, at), _step_of(b, at)
-    gap, rank = _evidence(one.steps.get(step_a), at - offset_a, b.tokens[at])
+    gap, rank = evidence(one.steps.get(step_a), at - offset_a, b.tokens[at])
     if gap is None or rank is None:
-        other_gap, other_rank = _evidence(other.steps.get(step_b), at - offset_b, a.tokens[at])
+        other_gap, other_rank = evidence(other.steps.get(step_b), at - offset_b, a.tokens[at])
         gap, rank = (other_gap, other_rank) if other_gap is not None else (gap, rank)
     return Fork(
         request=name,
@@ -124,16 +126,37 @@ def _step_of(text: Text, token: int) -> tuple[int, int]:
     return max((step for step in text.steps if step[1] <= token), key=lambda step: (step[1], step[0]))
 
 
-def _evidence(step: Step | None, index: int, other_id: int) -> tuple[float | None, int | None]:
-    """Gap at a place of a chain, and the rank of another token there."""
-    if step is None or step.parents is not None:
+def evidence(step: Step | None, index: int, other_id: int) -> tuple[float | None, int | None]:
+    """Gap at a place of a step, and the rank of another token there.
+
+    Args:
+        step: the step that committed a token there.
+        index: the token's index among those that the step committed.
+        other_id: what the other trace committed in its place.
+    """
+    place = None if step is None else place_of(step, index)
+    if step is None or place is None:
         return None, None
-    gaps, top = step.target_gaps, step.target_top
-    gap = gaps[index] if gaps is not None and index < len(gaps) else None
-    rank = None
-    if top is not None and index < len(top):
-        ids = [id_ for id_, _ in top[index]]
-        rank = ids.index(other_id) + 1 if other_id in ids else None
-        if gap is None and len(top[index]) > 1:
-            gap = top[index][0][1] - top[index][1][1]
-    return gap, rank
+    gap = item(step.target_gaps, place)
+    top = item(step.target_top, place)
+    if gap is None and top is not None and len(top) > 1:
+        gap = top[0][1] - top[1][1]
+    ids = [id_ for id_, _ in top or ()]
+    rank = ids.index(other_id) + 1 if other_id in ids else None
+    return (gap if gap is not None and math.isfinite(gap) else None), rank
+
+
+def place_of(step: Step, index: int) -> int | None:
+    """Index into a step's target values of the place where a committed token was picked.
+
+    None behind the accepted tokens and the one that follows them: nothing was picked there.
+
+    >>> from spectrace.testing import make_step
+    >>> step = make_step(proposal_ids=[5, 6], parents=[-1, -1], num_accepted=1, accepted_nodes=[1])
+    >>> [place_of(step, index) for index in range(3)]
+    [0, 2, None]
+    """
+    if index == 0:
+        return 0
+    node = item(accepted_path(step), index - 1)
+    return None if node is None else node + 1

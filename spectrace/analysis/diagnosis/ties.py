@@ -25,3 +25,17 @@ def unit_in_last_place(run: Run) -> float:
 def tie_limit(run: Run) -> float:
     """Largest gap between first and second choice, in logits, that is taken for a tie."""
     return max(2 * unit_in_last_place(run), _KERNELS)
+
+
+def is_tie(gap: float, rank_of_other: int | None, limit: float) -> bool:
+    """Whether rounding alone explains that two greedy runs picked different tokens at one place.
+
+    Args:
+        gap: first less second choice of the target there, in logits.
+        rank_of_other: rank of the other run's token, 1 = first; None where it is not known.
+        limit: of `tie_limit`.
+
+    >>> is_tie(0.125, 2, 0.25), is_tie(0.125, 3, 0.25), is_tie(0.5, 2, 0.25)
+    (True, False, False)
+    """
+    return gap <= limit and (rank_of_other is None or rank_of_other <= 2)

@@ -1,0 +1,104 @@
+"""What to look at next, in one to three sentences: the earliest cause first, as it makes the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN, Fork
+from spectrace.analysis.comparison.result import Comparison
+
+_SENTENCES = 3
+
+
+def advise(found: Comparison) -> list[str]:
+    """Up to three sentences; A and B stand for the two traces."""
+    if found.alignment.problem is not None:
+        return ["Record both runs with the same prompts: acceptance on different ones tells nothing."]
+    return list(islice(_causes(found), _SENTENCES)) or [_nothing(found)]
+
+
+def _causes(found: Comparison) -> Iterator[str]:
+    kinds = found.first_differences.kinds
+    if not kinds["emitted"].compared and not kinds["prompt"].differing:
+        yield "No token stands at the same place of both texts: are these the same prompts?"
+        return
+    inputs = list(_of_inputs(found))
+    yield from inputs
+    if found.fork is not None:
+        yield _of_fork(found.fork)
+    elif kinds["decision"].differing and not kinds["target_pick"].differing:
+        yield (
+            "The targets pick the same tokens, but the same draft token is accepted by one and refused by "
+            "the other: compare the verification rules."
+        )
+    elif kinds["target_pick"].differing:
+        yield "The targets pick other tokens in the same text: compare sampling, processors and precision."
+    if not inputs and (found.fork is None or found.fork.verdict != SAMPLED):
+        yield from _of_proposals(found)
+
+
+def _of_inputs(found: Comparison) -> Iterator[str]:
+    """What went into the drafts: any of it explains their proposals."""
+    fields = {item.field for item in found.headers if item.a is not None and item.b is not None}
+    if found.first_differences.kinds["prompt"].differing:
+        yield (
+            "The prompts are other tokens: compare tokenizer, chat template and begin-of-text token "
+            "before anything else."
+        )
+    if found.first_differences.same_raw_other_id:
+        yield (
+            "The same draft ids became other target ids: the vocabulary map is read in two ways. "
+            "spectrace diagnose says of each trace which."
+        )
+    if any(not match.is_same for match in found.taps):
+        yield (
+            "The drafts are fed other states: compare the declared layers and what an id counts; "
+            "spectrace diagnose says of each trace whether layer or form is wrong."
+        )
+    if fields & {"method", "draft.id"}:
+        if found.first_differences.kinds["proposal"].differing:
+            yield "These are different drafts: other proposals are no fault."
+    elif any(field.startswith("draft.fingerprints.") for field in fields):
+        yield "The drafts hold other weights: spectrace check names what a checkpoint lacks."
+
+
+def _of_fork(fork: Fork) -> str:
+    return {
+        OFF_PICK: "A greedy run commits a token that its target did not pick: look at its verification rule "
+        "and logits processors.",
+        NO_TIE: "No rounding explains the texts: look at KV state, verification and processors with "
+        "spectrace diagnose B --control A.",
+        UNKNOWN: "Whether rounding explains the texts is not recorded: record target_gaps and target_top, "
+        "and the sampling settings.",
+        SAMPLED: "A run that samples may write another text: compare greedy runs where texts must agree.",
+        TIE: "Rounding parts the texts, no fault: use float32 where equal text is needed.",
+    }[fork.verdict]
+
+
+def _of_proposals(found: Comparison) -> Iterator[str]:
+    differences = found.first_differences
+    proposals = differences.kinds["proposal"]
+    if differences.other_shape:
+        yield "One run drafts trees, the other chains: compare accept length, not the acceptance rate."
+    elif not proposals.differing:
+        if found.acceptance.is_shown and found.fork is None:
+            yield "Acceptance differs though no proposal does: look at the steps that only one trace holds."
+    elif proposals.differing == differences.only_length:
+        yield (
+            "The drafts agree as far as both propose, only the number of draft tokens differs: compare "
+            "alpha1 and positions, not acceptance rate or accept length."
+        )
+    elif proposals.first is not None and proposals.first.steps is not None:
+        a, b = proposals.first.steps
+        fed = "" if found.taps else " Neither says what the draft was fed: record taps."
+        yield (
+            f"The drafts part first at step {a} of A, {b} of B: look there at positions, KV lengths and "
+            f"states fed back.{fed}"
+        )
+
+
+def _nothing(found: Comparison) -> str:
+    if found.is_equal:
+        return "Nothing: what the traces hold is the same."
+    return "Nothing that both traces hold differs; one of them holds more."
