@@ -29,8 +29,10 @@ logging.set_verbosity_error()
 logging.disable_progress_bar()
 torch.set_num_threads(1)
 
-NUM_PROMPTS = 14
+NUM_PROMPTS = 16
 NEW_TOKENS = 96
+ENOUGH_STEPS, ENOUGH_PROMPTS = 320, 8
+"""Of a run that accepts little, the last prompts are left out."""
 FIRST_SEED = 10_000
 """Documents of these seeds are not those that the models were trained on."""
 
@@ -140,8 +142,16 @@ class Rig:
             decoder(model, head, plan, sampler=draws, eos_ids=eos, faults=Faults(**faults)) as runs,
             recorder(out, runs, tokenizer=tokenizer(), strict=True, run=run) as records,
         ):
+            steps: list[int] = []
             for number, ids in enumerate(self.prompts if prompts is None else prompts):
-                records.generate(list(ids), new_tokens, reference=reference and number == 0)
+                if prompts is None and number >= ENOUGH_PROMPTS and len(steps) > ENOUGH_STEPS:
+                    break
+                records.generate(
+                    list(ids),
+                    new_tokens,
+                    reference=reference and number == 0,
+                    on_emitted=lambda ids: steps.append(len(ids)),
+                )
             finish(records)
 
     def transformers(

@@ -67,7 +67,7 @@ def generate(
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
         overwrite: replace ``out``, once the models are loaded.
-        reference: also record one plain forward of the target over the first prompt.
+        reference: also record one plain forward of the target over the first prompt and its output.
         tree: draft a dynamic tree of (topk, depth, nodes) instead of a chain.
         on_progress: told how many tokens have been generated, of ``max_new_tokens`` per prompt and run.
 

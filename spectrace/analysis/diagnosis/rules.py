@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from spectrace.analysis.diagnosis import (
+    association,
     batch,
+    confidence,
     contradictions,
     cost,
+    counting,
     draft_head,
     drift,
     feedback,
@@ -26,6 +29,7 @@ from spectrace.analysis.diagnosis import (
     reporting,
     tap_form,
     tap_layer,
+    tap_rows,
     tokenizer,
     tree,
     verification,
@@ -59,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     Rule(id="draft-head", judge=draft_head.judge, tallies=(draft_head.HeadTally,)),
     Rule(id="weights", judge=weights.judge),
     Rule(id="tap-layer", judge=tap_layer.judge, tallies=(fingerprints.TapTally,)),
+    Rule(id="tap-form", judge=tap_rows.judge),
     Rule(id="tap-form", judge=tap_form.judge),
     Rule(id="tap-form", judge=feedback.judge, tallies=(feedback.FeedbackTally,)),
     Rule(id="positions", judge=positions.judge, tallies=(positions.PositionTally,)),
@@ -70,10 +75,19 @@ RULES: tuple[Rule, ...] = (
         judge=verification.judge,
         tallies=(verification.VerifierTally, output_law.LawTally),
     ),
+    Rule(id="verification", judge=confidence.judge, tallies=(confidence.ConfidenceTally,)),
     Rule(id="processors", judge=processors.judge, tallies=(processors.ProcessorTally,)),
     Rule(id="reporting", judge=reporting.judge, tallies=(reporting.ReportTally,)),
     Rule(id="metrics", judge=metrics.judge, tallies=(metrics.CountTally,)),
+    Rule(id="metrics", judge=counting.judge, tallies=(counting.ReportedTally,)),
     Rule(id="cost", judge=cost.judge, tallies=(cost.TimeTally,)),
+    Rule(
+        id="vocab-map",
+        judge=association.judge,
+        tallies=(association.AssociationTally,),
+        is_statistical=True,
+        after_structural=True,
+    ),
     Rule(
         id="batch", judge=batch.judge, tallies=(batch.RowTally,), is_statistical=True, after_structural=True
     ),
