@@ -41,6 +41,8 @@ class HeadConfig:
     """The draft's transformer layers: attention, MLP, rotary settings."""
     rope_declared: dict[str, Any]
     """Rotary settings as config.json writes them."""
+    window_declared: int
+    """Tokens that the checkpoint lets a layer see; 0 for all. This decoder shows it all."""
     num_layers: int
     draft_vocab_size: int | None
     """None where config.json does not say; the LM head or d2t does."""
@@ -86,6 +88,7 @@ def read_config(path: Path, raw: Config, tensor_names: Collection[str]) -> HeadC
     return HeadConfig(
         layer=_layer_config(path, config),
         rope_declared=_declared_rope(config),
+        window_declared=_window(config),
         num_layers=config.integer("num_hidden_layers") or 1,
         draft_vocab_size=config.integer("draft_vocab_size"),
         target_hidden_size=config.integer("target_hidden_size"),
@@ -179,6 +182,12 @@ def _layer_config(path: Path, config: Config) -> LlamaConfig:
     if missing:
         raise CheckpointError(path, f"config.json does not say {', '.join(missing)}")
     return LlamaConfig(**{key: config.at(key) for key in (*_LAYER_KEYS, *_ROPE_KEYS) if config.has(key)})
+
+
+def _window(config: Config) -> int:
+    """As transformers reads it: a size counts unless it is switched off."""
+    is_off = config.flag("use_sliding_window") is False
+    return 0 if is_off else config.integer("sliding_window") or 0
 
 
 def _declared_rope(config: Config) -> dict[str, Any]:

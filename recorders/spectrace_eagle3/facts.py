@@ -92,6 +92,8 @@ def _draft_facts(draft: Draft, model: Any) -> Facts:
         "max_length": layer.max_position_embeddings,
         "rope": rope_facts(layer) or {},
         "rope_declared": head.config.rope_declared,
+        "window": 0,
+        "window_declared": head.config.window_declared,
         "parameters": {"missing": list(draft.missing), "unexpected": list(draft.unexpected)},
         "fingerprints": {name: fingerprint(weight) for name, weight in _weights(draft, model).items()},
     }

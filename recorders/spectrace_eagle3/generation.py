@@ -69,7 +69,7 @@ def generate(
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
         overwrite: replace ``out``, once the models are loaded.
-        reference: also record one plain forward of the target over each prompt.
+        reference: also record one plain forward of the target over each prompt and its output.
         states: steps, from the first, whose raw states are written beside the trace.
         tree: draft a dynamic tree of (topk, depth, nodes) instead of a chain.
         on_progress: told how many tokens have been generated, of ``max_new_tokens`` per prompt and run.

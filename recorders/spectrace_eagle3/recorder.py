@@ -101,7 +101,7 @@ class Eagle3Recorder:
         Args:
             prompt_ids: at least one token.
             max_new_tokens: where to stop, unless the text ends before.
-            reference: also record one plain forward of the target over the prompt, at all boundaries.
+            reference: also record one plain forward of the target over prompt and output, at all boundaries.
             on_emitted: told the tokens of each round.
 
         Returns:
@@ -112,9 +112,6 @@ class Eagle3Recorder:
         if self._text:
             described["prompt_ids"] = list(prompt_ids)
         self._writer.request(request, **described)
-        if reference:
-            for boundary, rows in reference_rows(decoder.model, prompt_ids).items():
-                self._writer.reference(request=request, boundary=boundary, rows=rows)
         boundaries = decoder.draft.taps.boundaries
         new_ids: list[int] = []
         for done in decoder.rounds(prompt_ids, max_new_tokens):
@@ -124,6 +121,9 @@ class Eagle3Recorder:
             self._states.add(request, done.taps)
             new_ids += done.emitted
             on_emitted(done.emitted)
+        if reference:
+            for boundary, rows in reference_rows(decoder.model, prompt_ids, new_ids).items():
+                self._writer.reference(request=request, boundary=boundary, rows=rows)
         return new_ids
 
     def amend(self, **facts: Any) -> None:

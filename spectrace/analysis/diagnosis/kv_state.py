@@ -13,7 +13,7 @@ import numpy as np
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
-from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
 from spectrace.format.records import Run
@@ -40,6 +40,10 @@ class StateTally:
         self.last_lag = PerRequest(fill=_UNSEEN)
         self.series: dict[int, list[tuple[int, int]]] = {}
         """First steps (number, lag) of the first requests."""
+        self.longest = 0
+        """Most tokens that the draft's cache held at the start of a step."""
+        self.at_longest = self.behind = 0
+        """Steps with so many, and steps with fewer in which the draft fell behind where its request began."""
         self.offsets: dict[int, int] = {}
         """Target cache less committed length -> steps."""
         self.offset_steps: dict[int, Witnesses] = {}
@@ -70,6 +74,7 @@ class StateTally:
         found, at = np.unique(requests, return_index=True)
         new = first[found] == _UNSEEN
         first[found[new]] = lags[at[new]]
+        self._full(lengths[rows], lags > first[requests] + 1)
         last[requests] = lags  # of several steps of a request, numpy keeps the last
         for request in found[:64].tolist():
             if len(self.series) < 256 or request in self.series:
@@ -77,6 +82,22 @@ class StateTally:
                 if len(series) < _LAGS_SHOWN:
                     own = np.flatnonzero(requests == request)[: _LAGS_SHOWN - len(series)]
                     series += zip(block.numbers(rows[own]).tolist(), lags[own].tolist())
+
+    def _full(self, lengths: Array, behind: Array) -> None:
+        """Counts steps at the longest cache; a longer one makes those before it fall short."""
+        longest = int(lengths.max())
+        if longest > self.longest:
+            self.behind += self.at_longest
+            self.longest, self.at_longest = longest, 0
+        at_longest = lengths == self.longest
+        self.at_longest += int((at_longest & behind).sum())
+        self.behind += int((~at_longest & behind).sum())
+
+    @property
+    def window(self) -> int | None:
+        """The size that the draft's cache never exceeds though the text goes on; None where it grows."""
+        is_full = self.at_longest >= MIN_STEPS / 2 and self.behind <= 0.01 * self.at_longest
+        return self.longest if is_full else None
 
     def _offsets(self, block: Block, usable: Array, lengths: Array) -> None:
         offsets = np.clip(lengths - block.positions, -1000, 1000)
@@ -133,6 +154,12 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     if not tally.draft_steps:
         yield facts.not_recorded(
             "kv-state/over-trimmed", "record the draft's cache length in each step", "draft_kv_length"
+        )
+        return
+    if tally.window is not None:
+        yield NotChecked(
+            id="kv-state/over-trimmed",
+            reason=f"the draft's cache keeps the last {tally.window:,} tokens only: see window/undeclared",
         )
         return
     first, last = tally.first_lag.values, tally.last_lag.values

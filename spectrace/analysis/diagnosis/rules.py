@@ -9,9 +9,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from spectrace.analysis.diagnosis import (
+    association,
     batch,
+    confidence,
     contradictions,
     cost,
+    counting,
     draft_head,
     drift,
     feedback,
@@ -30,6 +33,7 @@ from spectrace.analysis.diagnosis import (
     slope,
     tap_form,
     tap_layer,
+    tap_rows,
     tokenizer,
     tree,
     unverified,
@@ -65,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     Rule(id="draft-head", judge=ranks.judge, tallies=(ranks.RankTally,)),
     Rule(id="weights", judge=weights.judge),
     Rule(id="tap-layer", judge=tap_layer.judge, tallies=(fingerprints.TapTally,)),
+    Rule(id="tap-form", judge=tap_rows.judge),
     Rule(id="tap-form", judge=tap_form.judge),
     Rule(id="tap-form", judge=feedback.judge, tallies=(feedback.FeedbackTally,)),
     Rule(id="positions", judge=positions.judge, tallies=(positions.PositionTally,)),
@@ -79,10 +84,19 @@ RULES: tuple[Rule, ...] = (
         tallies=(verification.VerifierTally, output_law.LawTally),
     ),
     Rule(id="verification", judge=unverified.judge, tallies=(unverified.UnverifiedTally,)),
+    Rule(id="verification", judge=confidence.judge, tallies=(confidence.ConfidenceTally,)),
     Rule(id="processors", judge=processors.judge, tallies=(processors.ProcessorTally,)),
     Rule(id="reporting", judge=reporting.judge, tallies=(reporting.ReportTally,)),
     Rule(id="metrics", judge=metrics.judge, tallies=(metrics.CountTally,)),
+    Rule(id="metrics", judge=counting.judge, tallies=(counting.ReportedTally,)),
     Rule(id="cost", judge=cost.judge, tallies=(cost.TimeTally,)),
+    Rule(
+        id="vocab-map",
+        judge=association.judge,
+        tallies=(association.AssociationTally,),
+        is_statistical=True,
+        after_structural=True,
+    ),
     Rule(
         id="batch", judge=batch.judge, tallies=(batch.RowTally,), is_statistical=True, after_structural=True
     ),
