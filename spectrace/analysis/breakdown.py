@@ -7,7 +7,7 @@ no step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -31,18 +31,32 @@ _NEVER = np.iinfo(np.int64).max
 _SUMS = ("steps", "proposals", "drafted", "accepted", "emitted", "emitted_by_proposals", "rejected")
 
 
+class Group(NamedTuple):
+    """One line of a breakdown."""
+
+    name: str
+    counts: Counts
+    first_row: int
+    """Number of its first step within the trace."""
+
+
 def break_down(
-    trace: Trace, by: str, on_progress: Callable[[int], None] | None = None
-) -> Iterator[tuple[str, Counts]]:
+    trace: Trace,
+    by: str,
+    on_progress: Callable[[int], None] | None = None,
+    *,
+    first_steps: int | None = None,
+) -> Iterator[Group]:
     """Counts of each group that has a step.
 
     Args:
         trace: an open trace.
         by: one of `BY`. A context is the committed length before the step, in buckets that double.
         on_progress: told how many steps have been read so far.
+        first_steps: read about so many steps and no more; None for all.
 
     Returns:
-        Name and counts of each group: requests and segments in the order of their first steps, contexts and
+        The groups: requests and segments in the order of their first steps, contexts and
         batch rows ascending. Sums and positions are filled in, they add up to those of ``trace.counts``;
         no tally of words and no times.
     """
@@ -54,6 +68,8 @@ def break_down(
         read += block.num_rows
         if on_progress is not None:
             on_progress(read)
+        if first_steps is not None and read >= first_steps:
+            break
     places: dict[str, list[int]] = {}
     names = groups.names(trace)
     for at in groups.order(sums.first_row):
@@ -62,7 +78,7 @@ def break_down(
         counts = sums.counts(own[0])
         for at in own[1:]:
             counts.add(sums.counts(at))
-        yield name, counts
+        yield Group(name, counts, min(int(sums.first_row[at]) for at in own))
 
 
 # --- which group -----------------------------------------------------------------------------------

@@ -21,6 +21,9 @@ from spectrace.format.columns import Array
 if TYPE_CHECKING:
     from spectrace.format.records import Run, Step
 
+_LONGEST_PATH = 1024
+"""Choices that are followed; more only a made-up tree has."""
+
 Kind = Literal["proposed", "in_top", "below_top", "outside_vocabulary", "beyond", "unknown"]
 
 
@@ -101,11 +104,17 @@ def choice_after(step: Step, parent: int, vocabulary: DraftVocabulary, token_id:
     >>> choice_after(step, -1, DraftVocabulary(Run(method="draft_model"))).place
     2
     """
+    children = [node for node, up in enumerate(node_parents(step)) if up == parent]
+    return _choice(step, parent, children, vocabulary, token_id)
+
+
+def _choice(
+    step: Step, parent: int, children: Sequence[int], vocabulary: DraftVocabulary, token_id: int | None
+) -> Choice:
     wanted = item(step.target_ids, parent + 1) if token_id is None else token_id
     if wanted is None:
         return Choice(token_id=None, kind="unknown")
     proposal = step.proposal_ids or ()
-    children = [node for node, up in enumerate(node_parents(step)) if up == parent]
     node = next((child for child in children if proposal[child] == wanted), None)
     top = item(step.draft_top, children[0]) if children else None
     raw_ids = vocabulary.raw_ids(wanted) or ()
@@ -141,10 +150,13 @@ def wanted_path(step: Step, vocabulary: DraftVocabulary) -> tuple[Choice, ...]:
     >>> [choice.node for choice in wanted_path(step, DraftVocabulary(Run()))]
     [1, None]
     """
+    children: dict[int, list[int]] = {}
+    for node, up in enumerate(node_parents(step)):
+        children.setdefault(up, []).append(node)
     path: list[Choice] = []
     parent: int | None = -1
-    while parent is not None:
-        choice = choice_after(step, parent, vocabulary)
+    while parent is not None and len(path) < _LONGEST_PATH:
+        choice = _choice(step, parent, children.get(parent, ()), vocabulary, None)
         path.append(choice)
         parent = choice.node
     return tuple(path)

@@ -94,7 +94,7 @@ def node_parents(step: Step) -> tuple[int, ...]:
     parents = step.parents
     if parents is None or len(parents) != length:
         return tuple(range(-1, length - 1))
-    return tuple(up if 0 <= up < index else -1 for index, up in enumerate(parents))
+    return tuple(up if _is_within(up, index) else -1 for index, up in enumerate(parents))
 
 
 def accepted_path(step: Step) -> tuple[int, ...]:
@@ -108,7 +108,7 @@ def accepted_path(step: Step) -> tuple[int, ...]:
     if step.parents is None:
         return tuple(range(count))
     nodes = step.accepted_nodes
-    if nodes is not None and all(0 <= node < len(proposal) for node in nodes):
+    if nodes is not None and all(_is_within(node, len(proposal)) for node in nodes):
         return tuple(nodes[:count])
     path: list[int] = []
     for token in (step.emitted_ids or ())[:count]:
@@ -129,6 +129,11 @@ def rejected_state(states: Sequence[NodeState]) -> NodeState | None:
 def item(values: Sequence[T] | None, index: int) -> T | None:
     """A value of a per-token array; None where the array is missing or too short."""
     return values[index] if values is not None and 0 <= index < len(values) else None
+
+
+def _is_within(value: int | None, size: int) -> bool:
+    """Whether an index of a file, which may be unknown, is one."""
+    return value is not None and 0 <= value < size
 
 
 def _statuses(parents: Sequence[int], path: Sequence[int], *, is_cut: bool) -> list[Status]:

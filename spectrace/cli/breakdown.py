@@ -26,7 +26,7 @@ Groups = Mapping[str, Mapping[str, Any]]
 def by_groups(trace: Trace, by: str) -> Groups:
     """Name of each group -> sums, metrics and positions; reads every step."""
     with progress("reading", len(trace.steps)) as show:
-        return {name: _group(counts) for name, counts in break_down(trace, by, show)}
+        return {name: _group(counts) for name, counts, _ in break_down(trace, by, show)}
 
 
 def _group(counts: Counts) -> dict[str, Any]:

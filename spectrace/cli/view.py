@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,44 +12,129 @@ import click
 
 import spectrace
 from spectrace.cli.arguments import TRACE
-from spectrace.cli.output import say
+from spectrace.cli.output import print_lines, say
 from spectrace.cli.stats import print_summary
 from spectrace.errors import UsageError
 
 if TYPE_CHECKING:
     from spectrace import Trace
 
+PICTURE = (120, 40)
+"""Columns and lines of a picture where COLUMNS and LINES do not say."""
+
 
 @click.command("view")
-@click.argument("path", metavar="TRACE", type=TRACE)
+@click.argument("path", metavar="TRACE", type=TRACE, required=False)
 @click.option("--follow", is_flag=True, help="Show steps as they are recorded.")
 @click.option(
     "--at", type=click.IntRange(min=0), metavar="STEP", help="Begin at this step, as steps numbers it."
 )
-def command(path: Path, follow: bool, at: int | None) -> None:
+@click.option("--first", is_flag=True, help="Begin at the first rejection.")
+@click.option("--screen", default="", metavar="ID", help="Begin with this screen, such as overview.")
+@click.option("--plain", is_flag=True, help="Print what the screen shows, for screen readers and pipes.")
+@click.option(
+    "--screenshot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="OUT.svg",
+    help="Save a picture of the screen; COLUMNS and LINES set its size.",
+)
+@click.option("--serve", is_flag=True, help="Show the viewer in browsers of this machine.")
+@click.option("--port", type=click.IntRange(1, 65_535), default=8000, help="Port for --serve.")
+@click.option("--keys", is_flag=True, help="Print every key with its id.")
+def command(
+    path: Path | None,
+    follow: bool,
+    at: int | None,
+    first: bool,
+    screen: str,
+    plain: bool,
+    screenshot: Path | None,
+    serve: bool,
+    port: int,
+    keys: bool,
+) -> None:
     """Browse a trace in the terminal; ? in the viewer lists its keys.
 
     `spectrace TRACE` does the same. Where there is no terminal, prints what stats prints.
     """
+    if keys:
+        _print_keys()
+        return
+    if path is None:
+        raise UsageError("which trace? spectrace view TRACE")
     with spectrace.open(path) as trace:
         if at is not None and at >= len(trace.steps):
             raise UsageError(f"--at {at:,}: the trace has {len(trace.steps):,} steps, from 0")
-        if not is_terminal():
+        if plain:
+            _print_screen(trace, at, first, screen)
+        elif screenshot is not None:
+            _save_picture(trace, screenshot, at, first, screen)
+        elif serve:
+            _serve(path, at, first, screen, follow, port)
+        elif is_terminal():
+            open_viewer(trace, at=at, first=first, screen=screen, follow=follow)
+        else:
             print_summary(trace)
-            say("This is no terminal: shown is what spectrace stats prints; spectrace steps lists the steps.")
-            return
-        open_viewer(trace, at=at, follow=follow)
+            say(
+                "This is no terminal: shown is what spectrace stats prints; "
+                "spectrace steps lists the steps, view --plain prints a screen."
+            )
 
 
-def open_viewer(trace: Trace, *, at: int | None = None, follow: bool = False) -> None:
+def open_viewer(
+    trace: Trace, *, at: int | None = None, first: bool = False, screen: str = "", follow: bool = False
+) -> None:
     """Runs the Textual app, which is loaded here and nowhere else."""
     from spectrace.tui.app import run
 
-    run(trace, at=at, follow=follow)
+    run(trace, at=at, first=first, screen=screen, follow=follow)
 
 
 def is_terminal() -> bool:
     """Whether the viewer can run here."""
+    if "TEXTUAL_DRIVER" in os.environ:  # A web server speaks for the terminal.
+        return True
     streams = (sys.stdin, sys.stdout, sys.stderr)
     can_place = os.environ.get("TERM", "") not in ("", "dumb", "unknown")
     return can_place and all(stream.isatty() for stream in streams)
+
+
+def _print_keys() -> None:
+    from spectrace.tui.keymap import keymap_path, own_keys
+    from spectrace.tui.keys import every_key, keys_text
+
+    keys, complaint = own_keys(every_key(), keymap_path())
+    click.echo(keys_text(keys), nl=False)
+    say(complaint or f'Your own keys: lines such as hunt.first = "f,f5" in {keymap_path()}')
+
+
+def _print_screen(trace: Trace, at: int | None, first: bool, screen: str) -> None:
+    from spectrace.tui.app import starting_row
+    from spectrace.tui.loader import Loader
+    from spectrace.tui.plain import plain_lines
+
+    loader = Loader(trace)
+    width = shutil.get_terminal_size((100, 24)).columns
+    print_lines(plain_lines(loader, screen, starting_row(loader, at=at, first=first), width))
+
+
+def _save_picture(trace: Trace, out: Path, at: int | None, first: bool, screen: str) -> None:
+    from spectrace.tui.app import screenshot, starting_row
+    from spectrace.tui.loader import Loader
+
+    sizes = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
+    columns, lines = (
+        int(size) if size.isdecimal() and 0 < int(size) <= 500 else usual
+        for size, usual in zip(sizes, PICTURE)
+    )
+    row = starting_row(Loader(trace), at=at, first=first)
+    screenshot(trace, out, row=row, screen=screen, size=(columns, lines))
+
+
+def _serve(path: Path, at: int | None, first: bool, screen: str, follow: bool, port: int) -> None:
+    from spectrace.tui.app import serve
+
+    options = [*(["--at", str(at)] if at is not None else []), *(["--first"] if first else [])]
+    options += [*(["--screen", screen] if screen else []), *(["--follow"] if follow else [])]
+    say(f"http://127.0.0.1:{port} shows the trace; Ctrl-C ends it")
+    serve(path, options, port=port)

@@ -1,40 +1,134 @@
-"""The door to the viewer: checks the terminal, draws the first screen, then loads Textual and runs it."""
+"""The doors to the viewer: checks the terminal, draws the first screen, then loads Textual and runs it."""
 
 from __future__ import annotations
 
 import os
+import shlex
 import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from spectrace.errors import UsageError
 from spectrace.format.reader import Trace
+from spectrace.tui.keymap import keymap_path
 from spectrace.tui.loader import Loader
+from spectrace.tui.plain import check_screen
 from spectrace.tui.prepaint import first_screen
-from spectrace.tui.terminal import terminal_of
+from spectrace.tui.terminal import Terminal, terminal_of
+from spectrace.tui.tip import first_tip, tip_path
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
 
 
-def run(trace: Trace, *, at: int | None = None, follow: bool = False) -> None:
+def run(
+    trace: Trace, *, at: int | None = None, first: bool = False, screen: str = "", follow: bool = False
+) -> None:
     """Shows a trace until the reader quits.
 
     Args:
         trace: open; the caller closes it.
         at: number of the step to begin at.
+        first: begin at the first rejection.
+        screen: id of the screen to begin with, "" = the list of steps.
         follow: show new steps as they are recorded.
 
     Raises:
-        UsageError: this is no terminal that a screen can be drawn on.
+        UsageError: this is no terminal that a screen can be drawn on, or there is no such screen.
     """
+    if not is_served(os.environ):
+        _check_terminal()
+    loader = Loader(trace)
+    row = starting_row(loader, at=at, first=first, follow=follow)
+    terminal = terminal_of(os.environ)
+    with first_screen(loader, row, os.environ) as painted:
+        if screen:
+            check_screen(screen)
+        from spectrace.tui.viewer import Viewer
+
+        viewer = Viewer(
+            loader,
+            terminal,
+            at=row,
+            screen=screen,
+            follow=follow,
+            word=first_tip(tip_path()),
+            first_paint=painted,
+            keymap=keymap_path(),
+        )
+        viewer.run(mouse=terminal.has_mouse)
+
+
+def starting_row(loader: Loader, *, at: int | None, first: bool = False, follow: bool = False) -> int:
+    """The step to begin at."""
+    if at is not None:
+        return at
+    if first and loader.total:
+        return loader.next_rejected(0) or 0
+    return loader.total - 1 if follow else 0
+
+
+def is_served(environ: Mapping[str, str]) -> bool:
+    """Whether a web server runs this process and speaks for the terminal."""
+    return "TEXTUAL_DRIVER" in environ
+
+
+def screenshot(trace: Trace, out: Path, *, row: int, screen: str, size: tuple[int, int]) -> None:
+    """Draws a screen without a terminal and saves it as SVG.
+
+    Args:
+        trace: open.
+        out: file to write.
+        row: step under the cursor.
+        screen: id of the screen, "" = the list of steps.
+        size: columns and lines.
+
+    Raises:
+        UsageError: there is no such screen.
+        OSError: the file cannot be written.
+    """
+    check_screen(screen)
+    from spectrace.tui.viewer import Viewer
+
+    terminal = Terminal(is_frugal=False, is_ansi=False, has_mouse=False)
+    viewer = Viewer(Loader(trace), terminal, at=row, screen=screen)
+    pictures: list[str] = []
+
+    async def draw(pilot: Pilot[object]) -> None:
+        await viewer.settled()
+        await pilot.pause()
+        pictures.append(viewer.export_screenshot())
+        viewer.exit()
+
+    viewer.run(headless=True, size=size, auto_pilot=draw)
+    out.write_text("".join(pictures), encoding="utf-8")
+
+
+def serve(path: Path, options: list[str], *, port: int) -> None:
+    """Shows the viewer in browsers of this machine until it is interrupted.
+
+    Args:
+        path: the trace.
+        options: of `spectrace view`, for each browser.
+        port: on the loopback interface: whoever reaches it reads the trace.
+
+    Raises:
+        UsageError: the extra is not installed.
+    """
+    try:
+        from textual_serve.server import Server
+    except ImportError:
+        raise UsageError("--serve needs textual-serve: pip install 'spectrace-tui[serve]'") from None
+    command = shlex.join([sys.executable, "-m", "spectrace", "view", *options, "--", str(path)])
+    Server(command, host="127.0.0.1", port=port, title="spectrace").serve()
+
+
+def _check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
-        raise UsageError("the viewer needs a terminal; spectrace stats and spectrace steps print the same")
+        raise UsageError("the viewer needs a terminal; spectrace view --plain prints what it shows")
     if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
         raise UsageError(
             "this terminal cannot place text (TERM is dumb or unset); "
-            "spectrace stats and spectrace steps print the same"
+            "spectrace view --plain and spectrace stats print the same"
         )
-    terminal = terminal_of(os.environ)
-    loader = Loader(trace)
-    row = at if at is not None else (loader.total - 1 if follow else 0)
-    with first_screen(loader, row, os.environ) as painted:
-        from spectrace.tui.viewer import Viewer
-
-        viewer = Viewer(loader, terminal, at=row, follow=follow, first_paint=painted)
-        viewer.run(mouse=terminal.has_mouse)

@@ -1,18 +1,22 @@
-"""Every key of the viewer, once: the bindings, the help screen and the hint row are made from this.
+"""Everything the viewer can do, once: bindings, help, hints, palette and `:` commands are made from this.
 
-A key has an id (for a user's own key map), words for the help and an action. No Textual here.
+A key has an id (for a reader's own key map), words for the help and an action. No Textual here.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Group = Literal["move", "hunt", "search", "view", "system"]
+Group = Literal["move", "hunt", "search", "marks", "screens", "view", "system"]
 GROUP_TITLES: dict[Group, str] = {
     "move": "Move",
     "hunt": "Hunt",
-    "search": "Search",
+    "search": "Search and filter",
+    "marks": "Marks",
+    "screens": "Screens",
     "view": "View",
     "system": "Program",
 }
@@ -24,263 +28,212 @@ class Key:
 
     id: str
     keys: str
-    """Textual's names, separated by commas."""
-    shown: str
-    """How the help names them."""
+    """Textual's names, separated by commas; "" = by command only."""
     action: str
     description: str
     group: Group
+    command: str = ""
+    """What `:` calls it, "" = not there."""
     hint: str = ""
     """Short words for the hint row, "" = not there."""
 
+    @property
+    def shown(self) -> str:
+        """The first two keys as they are printed on a keyboard."""
+        # Enter that was typed before the terminal was ours arrives as Ctrl-J.
+        names = [name for name in self.keys.split(",") if name not in ("", "ctrl+j")]
+        return " ".join(map(key_name, names[:2]))
+
+
+def _keys(group: Group, *rows: Sequence[str]) -> list[Key]:
+    """Rows of id, keys, action, description, then command and hint where there are any."""
+    return [
+        Key(group=group, id=r[0], keys=r[1], action=r[2], description=r[3], command=c, hint=h)
+        for r in rows
+        for c, h in [(*r[4:], "", "")[:2]]
+    ]
+
 
 KEYS: tuple[Key, ...] = (
-    Key(
-        id="move.down",
-        keys="j,down",
-        shown="j ↓",
-        action="move(1)",
-        description="next step (5j: five)",
-        group="move",
-        hint="j/k move",
+    *_keys(
+        "move",
+        ("move.down", "j,down", "move(1)", "next step (5j: five)", "", "move"),
+        ("move.up", "k,up", "move(-1)", "previous step"),
+        ("move.half_down", "ctrl+d", "page_move(0.5)", "half a page down"),
+        ("move.half_up", "ctrl+u", "page_move(-0.5)", "half a page up"),
+        ("move.page_down", "space,pagedown", "page_move(1)", "page down"),
+        ("move.page_up", "b,pageup", "page_move(-1)", "page up"),
+        ("move.first", "g,home", "go(0)", "first step (123g: step 123)", "top"),
+        ("move.last", "G,end", "go(-1)", "last step (123G or :123: step 123)", "end"),
+        ("move.left", "h,left", "position(-1)", "previous token of the step"),
+        ("move.right", "l,right", "position(1)", "next token of the step", "", "token"),
+        ("move.same_request_back", "comma", "same_request(-1)", "previous step of the same request"),
+        ("move.same_request", "full_stop", "same_request(1)", "next step of the same request"),
+        ("move.request_back", "left_curly_bracket", "request(-1)", "previous request"),
+        ("move.request", "right_curly_bracket", "request(1)", "next request (:req NAME: that one)"),
     ),
-    Key(
-        id="move.up",
-        keys="k,up",
-        shown="k ↑",
-        action="move(-1)",
-        description="previous step",
-        group="move",
+    *_keys(
+        "hunt",
+        ("hunt.first", "f", "first_rejection", "first rejection among the steps that are listed", "first",
+         "first rejection"),
+        ("hunt.next", "e,right_square_bracket", "rejection(1)", "next rejection", "next", "next, previous"),
+        ("hunt.previous", "E,left_square_bracket", "rejection(-1)", "previous rejection", "previous"),
+        ("hunt.finding", "right_parenthesis", "finding(1)", "next step that a finding of the diagnosis names",
+         "finding"),
+        ("hunt.finding_back", "left_parenthesis", "finding(-1)", "previous step that a finding names"),
+        ("hunt.cliff", "c", "cliff", "where acceptance falls with the length of the context", "cliff"),
     ),
-    Key(
-        id="move.half_down",
-        keys="ctrl+d",
-        shown="Ctrl-D",
-        action="page(0.5)",
-        description="half a page down",
-        group="move",
+    *_keys(
+        "search",
+        ("search.start", "slash", "prompt('/')",
+         "search a token text, a token id, a request, or accepted < 2 and position > 2048", "", "search"),
+        ("search.next", "n", "match(1)", "next match"),
+        ("search.previous", "N", "match(-1)", "previous match"),
+        ("search.token", "asterisk", "search_token", "search the token under the cursor"),
+        ("search.filter", "ampersand", "prompt('&')",
+         "list only what fits, as / takes it; ! before it inverts, nothing lists all", "", "filter"),
+        ("search.undo", "u", "undo", "the filter before this one", "undo"),
+        ("search.line", "colon", "prompt(':')", "a step's number or a command; Tab completes"),
     ),
-    Key(
-        id="move.half_up",
-        keys="ctrl+u",
-        shown="Ctrl-U",
-        action="page(-0.5)",
-        description="half a page up",
-        group="move",
+    *_keys(
+        "marks",
+        ("marks.set", "m", "mark('set')", "m a: mark this step as a"),
+        ("marks.go", "apostrophe", "mark('go')", "' a: go to mark a; '': where the last jump began"),
+        ("marks.back", "ctrl+o", "jump_back", "back through the jumps"),
     ),
-    Key(
-        id="move.page_down",
-        keys="space,pagedown",
-        shown="Space PgDn",
-        action="page(1)",
-        description="page down",
-        group="move",
+    *_keys(
+        "view",
+        ("view.open", "enter,ctrl+j", "open", "open the step; elsewhere: the step of this line", "", "open"),
+        ("view.zoom", "z", "zoom", "the step's pane on the whole screen, and back", "zoom"),
+        ("view.back", "escape", "back", "one level back; stop what runs", "", "back"),
+        ("view.tokens", "t", "toggle_tokens", "tokens as text, ids or both", "tokens", "text/ids"),
+        ("view.follow", "F", "follow", "follow a trace that is being recorded, and stop", "follow"),
+        ("view.copy", "y", "copy", "copy: the step as JSON, in a screen the line", "copy", "copy"),
+        ("view.copy_all", "Y", "copy_all", "copy everything that the screen says"),
     ),
-    Key(
-        id="move.page_up",
-        keys="b,pageup",
-        shown="b PgUp",
-        action="page(-1)",
-        description="page up",
-        group="move",
+    *_keys(
+        "system",
+        ("system.help", "question_mark,f1", "help", "this help; / searches it", "help", "help"),
+        ("system.palette", "ctrl+p", "palette", "find a command by its words", "commands"),
+        ("system.redraw", "ctrl+l", "redraw", "draw the screen again", "redraw"),
+        ("system.mouse", "f2", "mouse", "mouse on and off", "mouse"),
+        ("system.suspend", "ctrl+z", "suspend", "back to the shell; fg returns"),
+        ("system.leave", "q", "leave", "leave the screen; in Steps, quit", "", "quit"),
+        ("system.quit", "Q,ctrl+q", "quit", "quit", "quit"),
+        ("system.interrupt", "ctrl+c", "interrupt", "stop what runs, else quit"),
     ),
-    Key(
-        id="move.first",
-        keys="g,home",
-        shown="g Home",
-        action="go(0)",
-        description="first step (123g: step 123)",
-        group="move",
-    ),
-    Key(
-        id="move.last",
-        keys="G,end",
-        shown="G End",
-        action="go(-1)",
-        description="last step (123G or :123: step 123)",
-        group="move",
-    ),
-    Key(
-        id="move.left",
-        keys="h,left",
-        shown="h ←",
-        action="position(-1)",
-        description="previous token of the step",
-        group="move",
-    ),
-    Key(
-        id="move.right",
-        keys="l,right",
-        shown="l →",
-        action="position(1)",
-        description="next token of the step",
-        group="move",
-        hint="h/l token",
-    ),
-    Key(
-        id="move.same_request_back",
-        keys="comma",
-        shown=",",
-        action="same_request(-1)",
-        description="previous step of the same request",
-        group="move",
-    ),
-    Key(
-        id="move.same_request",
-        keys="full_stop",
-        shown=".",
-        action="same_request(1)",
-        description="next step of the same request",
-        group="move",
-    ),
-    Key(
-        id="move.request_back",
-        keys="left_curly_bracket",
-        shown="{",
-        action="request(-1)",
-        description="previous request",
-        group="move",
-    ),
-    Key(
-        id="move.request",
-        keys="right_curly_bracket",
-        shown="}",
-        action="request(1)",
-        description="next request",
-        group="move",
-    ),
-    Key(
-        id="hunt.first",
-        keys="f",
-        shown="f",
-        action="first_rejection",
-        description="first rejection: the first step in which a token was refused",
-        group="hunt",
-        hint="f first rejection",
-    ),
-    Key(
-        id="hunt.next",
-        keys="e,right_square_bracket",
-        shown="e ]",
-        action="rejection(1)",
-        description="next rejection",
-        group="hunt",
-        hint="e/E next, previous",
-    ),
-    Key(
-        id="hunt.previous",
-        keys="E,left_square_bracket",
-        shown="E [",
-        action="rejection(-1)",
-        description="previous rejection",
-        group="hunt",
-    ),
-    Key(
-        id="search.start",
-        keys="slash",
-        shown="/",
-        action="prompt('/')",
-        description="search a token text, a token id or a request",
-        group="search",
-        hint="/ search",
-    ),
-    Key(
-        id="search.next",
-        keys="n",
-        shown="n",
-        action="match(1)",
-        description="next match",
-        group="search",
-    ),
-    Key(
-        id="search.previous",
-        keys="N",
-        shown="N",
-        action="match(-1)",
-        description="previous match",
-        group="search",
-    ),
-    Key(
-        id="search.line",
-        keys="colon",
-        shown=":",
-        action="prompt(':')",
-        description="go to a step by its number; :q quits",
-        group="search",
-    ),
-    Key(
-        id="view.open",
-        keys="enter,ctrl+j",
-        shown="Enter",
-        action="zoom",
-        description="the step on the whole screen",
-        group="view",
-    ),
-    Key(
-        id="view.back",
-        keys="escape",
-        shown="Esc",
-        action="back",
-        description="back to the list; stop a search",
-        group="view",
-    ),
-    Key(
-        id="view.tokens",
-        keys="t",
-        shown="t",
-        action="toggle_tokens",
-        description="tokens as text, ids or both",
-        group="view",
-        hint="t text/ids",
-    ),
-    Key(
-        id="view.follow",
-        keys="F",
-        shown="F",
-        action="follow",
-        description="follow a trace that is being recorded, and stop",
-        group="view",
-    ),
-    Key(
-        id="system.help",
-        keys="question_mark,f1",
-        shown="? F1",
-        action="help",
-        description="this help",
-        group="system",
-        hint="? help",
-    ),
-    Key(
-        id="system.redraw",
-        keys="ctrl+l",
-        shown="Ctrl-L",
-        action="redraw",
-        description="draw the screen again",
-        group="system",
-    ),
-    Key(
-        id="system.suspend",
-        keys="ctrl+z",
-        shown="Ctrl-Z",
-        action="suspend",
-        description="back to the shell; fg returns",
-        group="system",
-    ),
-    Key(
-        id="system.quit",
-        keys="q,Q,ctrl+q",
-        shown="q",
-        action="quit",
-        description="quit",
-        group="system",
-        hint="q quit",
-    ),
-    Key(
-        id="system.interrupt",
-        keys="ctrl+c",
-        shown="Ctrl-C",
-        action="interrupt",
-        description="stop a search, else quit",
-        group="system",
-    ),
-)
+)  # fmt: skip
+
+_NAMES = {
+    "ampersand": "&",
+    "apostrophe": "'",
+    "asterisk": "*",
+    "circumflex_accent": "^",
+    "colon": ":",
+    "comma": ",",
+    "dollar_sign": "$",
+    "down": "↓",
+    "end": "End",
+    "enter": "Enter",
+    "equals_sign": "=",
+    "escape": "Esc",
+    "exclamation_mark": "!",
+    "full_stop": ".",
+    "greater_than_sign": ">",
+    "home": "Home",
+    "left": "←",
+    "left_curly_bracket": "{",
+    "left_parenthesis": "(",
+    "left_square_bracket": "[",
+    "less_than_sign": "<",
+    "minus": "-",
+    "number_sign": "#",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+    "percent_sign": "%",
+    "plus": "+",
+    "question_mark": "?",
+    "right": "→",
+    "right_curly_bracket": "}",
+    "right_parenthesis": ")",
+    "right_square_bracket": "]",
+    "semicolon": ";",
+    "slash": "/",
+    "space": "Space",
+    "tab": "Tab",
+    "tilde": "~",
+    "underscore": "_",
+    "up": "↑",
+    "vertical_line": "|",
+    "backslash": "\\",
+    "at": "@",
+}
+"""Textual's name of a key -> what stands on it."""
+_BY_SIGN = {sign: name for name, sign in _NAMES.items()}
+_WORD = re.compile(r"(ctrl\+|shift\+)*([a-z_]+|f[0-9]{1,2}|[A-Za-z])")
+
+
+def key_name(name: str) -> str:
+    """How a key is printed.
+
+    >>> key_name("ctrl+d"), key_name("full_stop"), key_name("G")
+    ('Ctrl-D', '.', 'G')
+    """
+    *held, last = name.split("+")
+    shown = _NAMES.get(last, last.upper() if held or re.fullmatch(r"f\d+", last) else last)
+    return "-".join([*(word.capitalize() for word in held), shown])
+
+
+def key_id(text: str) -> str | None:
+    """Textual's name of a key that a reader wrote, None when there is no such key.
+
+    >>> key_id("&"), key_id("ctrl+r"), key_id("wrong key")
+    ('ampersand', 'ctrl+r', None)
+    """
+    if text in _BY_SIGN:
+        return _BY_SIGN[text]
+    return text if _WORD.fullmatch(text) else None
+
+
+def every_key() -> tuple[Key, ...]:
+    """The keys above and those that open a screen; loads the screens."""
+    from spectrace.tui.pages import PAGES
+
+    steps = Key(
+        id="screen.steps",
+        keys="S",
+        action="steps",
+        description="the list of steps",
+        group="screens",
+        command="steps",
+    )
+    pages = (
+        Key(
+            id=f"screen.{page.id}",
+            keys=page.key,
+            action=f"page('{page.id}')",
+            description=page.description,
+            group="screens",
+            command=page.id,
+        )
+        for page in PAGES
+    )
+    return (*KEYS, steps, *pages)
+
+
+def by_key(keys: Iterable[Key]) -> dict[str, Key]:
+    """Textual's name of a key -> what it does; of two claims the first counts."""
+    found: dict[str, Key] = {}
+    for key in keys:
+        for name in key.keys.split(","):
+            if name:
+                found.setdefault(name, key)
+    return found
+
+
+def keys_text(keys: Iterable[Key]) -> str:
+    """The whole registry as text: id, keys, command, what it does."""
+    return "".join(
+        f"{key.id:<24}{key.shown:<12}{':' + key.command if key.command else '':<14}{key.description}\n"
+        for key in keys
+    )

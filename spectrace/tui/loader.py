@@ -9,15 +9,18 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate
-from threading import RLock
+from threading import Event, RLock
 from typing import NamedTuple
 
 import numpy as np
 
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
 from spectrace.analysis.context import tokens_before
+from spectrace.analysis.intervals import Share
+from spectrace.analysis.recent import WINDOW, Recent
 from spectrace.analysis.rejection import NodeState, node_states
 from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
@@ -25,7 +28,7 @@ from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME
 from spectrace.format.reader import Trace
 from spectrace.format.reader import open as open_trace
-from spectrace.format.records import Run, Step
+from spectrace.format.records import Run, Step, held
 from spectrace.format.text import visible
 from spectrace.format.tracefile import TraceFile
 
@@ -36,6 +39,8 @@ _LOOK_BACK = 4096
 _REQUEST = FIELD_BY_NAME["request"].leaves[0].number
 _EXACT_ROWS = 20_000
 """Up to here the minimap looks at every step; beyond, at the index."""
+_MOST_STATES = 16
+"""Steps kept of those that were looked at last: a key asks for the same one several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +59,14 @@ class Facts:
     """Damage met so far, one sentence each."""
     lost: int = 0
     """Steps that the recorder had to drop."""
+    recent: Share | None = None
+    """While following: the newest proposals, and those whose first token was accepted."""
+    has_dropped: bool = False
+    """These are accepted less than the run's, beyond chance."""
+
+
+class Stopped(Exception):
+    """The reader no longer waits for this."""
 
 
 class Piece(NamedTuple):
@@ -76,22 +89,49 @@ class Loader:
         self._trace = trace
         self._lock = RLock()
         self._texts: dict[tuple[int, bool], str | None] = {}
+        self._states: dict[int, tuple[Step | None, tuple[NodeState, ...]]] = {}
         self._num_requests: int | None = None
+        self._stop: Event | None = None
+        self._recent: Recent | None = None
         self.total = len(trace)
         """Number of steps, damaged ones included."""
+
+    def stoppable(self, stop: Event) -> Loader:
+        """The same trace for work that ends with `Stopped` at its next reading once `stop` is set."""
+        other = copy(self)
+        other._stop = stop
+        return other
+
+    def keep_going(self, _rows: int = 0) -> None:
+        """Raises `Stopped` once nobody waits; fits where progress is told."""
+        if self._stop is not None and self._stop.is_set():
+            raise Stopped
 
     # --- steps ---
 
     def step(self, row: int) -> Step | None:
         """A step by its number; None when it is damaged."""
+        self.keep_going()
         with self._lock:
             return self._trace.steps.get(row)
 
-    def states(self, row: int) -> tuple[Step | None, tuple[NodeState, ...]]:
-        """A step and what became of each of its tokens."""
+    def held_step(self, row: int) -> Step | None:
+        """The same with every field read, for a screen that is drawn later; None when it is damaged."""
         with self._lock:
             step = self._trace.steps.get(row)
-            return step, node_states(step) if step is not None else ()
+            return None if step is None else held(step)
+
+    def states(self, row: int) -> tuple[Step | None, tuple[NodeState, ...]]:
+        """A step and what became of each of its tokens."""
+        self.keep_going()
+        with self._lock:
+            if row not in self._states:
+                step = self._trace.steps.get(row)
+                found = step, node_states(step) if step is not None else ()
+                if len(self._states) >= _MOST_STATES:
+                    self._states.clear()
+                self._states[row] = found
+            return self._states[row]
 
     def context(self, row: int, size: int) -> tuple[int, ...]:
         """The last `size` tokens before a step, as far as the trace has them."""
@@ -135,6 +175,7 @@ class Loader:
         for base, part in zip(bases[first:], self._trace.parts[first:]):
             chunks = part.chunks(max(0, row - base))
             while True:
+                self.keep_going()
                 with self._lock:
                     chunk = next(chunks, None)
                 if chunk is None:
@@ -204,7 +245,23 @@ class Loader:
                 state=trace.state,
                 problems=tuple(visible(problem, limit=400) for problem in trace.problems),
                 lost=sum(gap.lost for gap in trace.gaps),
+                recent=None if self._recent is None else self._recent.share,
+                has_dropped=self._recent is not None
+                and self._recent.has_dropped(Share(sum(counts.accepted_at[:1]), counts.proposals)),
             )
+
+    def watch(self) -> None:
+        """Keeps an eye on the newest steps from now on, for `facts`."""
+        with self._lock:
+            self._recent = Recent()
+            self._add_recent(0)
+
+    def _add_recent(self, start: int) -> None:
+        if self._recent is not None:
+            for row in range(max(start, self.total - 2 * WINDOW), self.total):
+                step = self._trace.steps.get(row)
+                if step is not None:
+                    self._recent.add(step)
 
     def count_requests(self) -> None:
         """Counts the requests, for `facts`; reads the whole index."""
@@ -253,7 +310,9 @@ class Loader:
         """Looks for what a live writer has added; the number of new steps."""
         with self._lock:
             found = self._trace.refresh()
-            self.total = len(self._trace)
+            before, self.total = self.total, len(self._trace)
+            self._add_recent(before)
+            self._states.clear()  # What was damaged may have been half-written only.
             if found:
                 self._texts = {key: text for key, text in self._texts.items() if text is not None}
         return found

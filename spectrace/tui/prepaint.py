@@ -105,6 +105,9 @@ def first_screen(loader: Loader, row: int, environ: Mapping[str, str]) -> Iterat
     except ImportError:  # Windows
         yield None
         return
+    if "TEXTUAL_DRIVER" in environ:  # A web server draws.
+        yield None
+        return
     terminal = sys.__stdin__.fileno() if sys.__stdin__ is not None else -1
     saved = termios.tcgetattr(terminal)
     try:

@@ -1,95 +1,35 @@
-"""Searching a trace: which steps hold a token text, an id or a request, found piece by piece.
+"""Searching a trace piece by piece: every step that a needle matches, or the nearest step that fits.
 
-`Search` is driven from outside (`advance`), by the screen for the first moments and by a worker after
-that, so that nothing here waits or knows a thread. Works on columns of ids; no step is decoded.
+Driven from outside (`advance`), by the screen for the first moments and by a worker after that, so that
+nothing here waits or knows a thread.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
-import numpy as np
-
-from spectrace.format.columns import Array, Column
-from spectrace.format.fields import LEAF_BY_PATH
 from spectrace.format.records import Step
-from spectrace.tui.loader import Loader, Piece
-
-_SEARCHED = ("proposal_ids", "emitted_ids")
-_NUMBERS = tuple(LEAF_BY_PATH[path].number for path in ("request", *_SEARCHED))
-_MOST_IDS = 1 << 22
-"""Ids from here on have no text: no vocabulary is that large."""
+from spectrace.tui.listed import Listed, add_rows
+from spectrace.tui.loader import Loader
+from spectrace.tui.needles import Needle
 
 
-class Needle:
-    """What is looked for: a text within a token or a request name, or a token id.
+class Task(Protocol):
+    """Something that is done piece by piece."""
 
-    Lower case finds upper case too, as in less; a number finds the id, and texts with these digits.
-    """
+    @property
+    def is_done(self) -> bool:
+        """There is nothing left to do."""
 
-    def __init__(self, text: str, loader: Loader) -> None:
-        self.text = text
-        self._loader = loader
-        self._fold = text == text.lower()
-        self._id = int(text) if text.isdecimal() and len(text) < 19 else None
-        self._known = np.zeros(0, np.bool_)
-        self._matches = np.zeros(0, np.bool_)
-        self._requests: dict[str, bool] = {}
+    @property
+    def has_found(self) -> bool:
+        """There is something to show."""
 
-    def rows_in(self, piece: Piece) -> Array:
-        """Numbers of the steps that match, ascending."""
-        found = np.zeros(piece.chunk.num_rows, np.bool_)
-        columns = piece.chunk.columns(*_NUMBERS)
-        for path in _SEARCHED:
-            if path in columns:
-                self._mark(columns[path], found)
-        if "request" in columns:
-            self._mark_requests(columns["request"], piece, found)
-        return found.nonzero()[0] + piece.row
-
-    def _mark_requests(self, column: Column, piece: Piece, found: Array) -> None:
-        for number in np.unique(column.values).tolist():
-            name = self._loader.request_name(piece, number)
-            if name not in self._requests:
-                self._requests[name] = self._is_in(name)
-            if self._requests[name]:
-                rows = np.arange(len(found)) if column.present is None else column.present.nonzero()[0]
-                found[rows[column.values == number]] = True
-
-    def _mark(self, column: Column, found: Array) -> None:
-        hits = self._matching(column.values)
-        if not hits.any():
-            return
-        rows = np.arange(len(found)) if column.present is None else column.present.nonzero()[0]
-        slots = np.repeat(rows, column.lengths[0])
-        if column.known is not None:
-            slots = slots[column.known]
-        found[slots[hits]] = True
-
-    def _matching(self, ids: Array) -> Array:
-        """Which of the ids match, each text looked at once."""
-        if not len(ids):
-            return np.zeros(0, np.bool_)
-        sound = (ids >= 0) & (ids < _MOST_IDS)
-        safe = np.where(sound, ids, 0).astype(np.int64)
-        self._grow(int(safe.max()) + 1)
-        for new in set(safe[~self._known[safe]].tolist()):
-            self._known[new] = True
-            text = self._loader.raw_token(new)
-            self._matches[new] = new == self._id or (text is not None and self._is_in(text))
-        matching: Array = self._matches[safe] & sound
-        return matching if self._id is None else matching | (ids == self._id)
-
-    def _grow(self, size: int) -> None:
-        if size > len(self._known):
-            more = np.zeros(max(size, 2 * len(self._known)) - len(self._known), np.bool_)
-            self._known = np.concatenate([self._known, more])
-            self._matches = np.concatenate([self._matches, more])
-
-    def _is_in(self, text: str) -> bool:
-        return self.text in (text.lower() if self._fold else text)
+    def advance(self) -> None:
+        """Does the next piece."""
 
 
 class Search:
@@ -106,9 +46,9 @@ class Search:
         self.total = loader.total
         self.origin = max(0, min(origin, self.total))
         self.is_done = self.total == 0
-        self._ahead: list[int] = []
+        self._ahead = array("q")
         """Matches from the origin on."""
-        self._around: list[int] = []
+        self._around = array("q")
         """Matches before the origin, found after coming round."""
         self._ahead_end = self.origin
         self._around_end = 0
@@ -118,6 +58,11 @@ class Search:
     def count(self) -> int:
         """Matches found so far."""
         return len(self._ahead) + len(self._around)
+
+    @property
+    def has_found(self) -> bool:
+        """There is a match."""
+        return self.count > 0
 
     @property
     def share(self) -> float:
@@ -169,7 +114,7 @@ class Search:
     def _scanned(self, loader: Loader) -> Iterator[None]:
         for piece in loader.chunks(self.origin):
             rows = self.needle.rows_in(piece)
-            self._ahead += rows[(rows >= self.origin) & (rows < self.total)].tolist()
+            add_rows(self._ahead, rows[(rows >= self.origin) & (rows < self.total)])
             self._ahead_end = min(self.total, piece.row + piece.chunk.num_rows)
             yield
         self._ahead_end = self.total
@@ -177,49 +122,69 @@ class Search:
             if piece.row >= self.origin:
                 break
             rows = self.needle.rows_in(piece)
-            self._around += rows[rows < self.origin].tolist()
+            add_rows(self._around, rows[rows < self.origin])
             self._around_end = min(self.origin, piece.row + piece.chunk.num_rows)
             yield
         self._around_end = self.origin
 
 
 class StepWalk:
-    """Looks for the nearest step that fits, row by row in one direction.
+    """Looks for the nearest step that fits, one listed step after the other in one direction.
 
     Args:
         loader: the trace.
+        listed: the steps to look at.
         fits: told each whole step.
         start: first row to look at.
         forward: direction.
         name: what is looked for, in words.
+        count: how many of them to go to; the last one there is, when there are fewer.
     """
 
     def __init__(
-        self, loader: Loader, fits: Callable[[Step], bool], start: int, *, forward: bool, name: str
+        self,
+        loader: Loader,
+        listed: Listed,
+        fits: Callable[[Step], bool],
+        start: int,
+        *,
+        forward: bool,
+        name: str,
+        count: int = 1,
     ) -> None:
         self.name = name
+        self._left = count
         self.found: int | None = None
         self.is_done = False
         self._loader = loader
+        self._listed = listed
         self._fits = fits
-        self._row = start
+        self._at = listed.first_index(start, forward=forward)
         self._pace = 1 if forward else -1
 
     @property
+    def has_found(self) -> bool:
+        """The step is known."""
+        return self.is_done and self.found is not None
+
+    @property
     def share(self) -> float:
-        """Part of the way to the end of the trace, 0..1."""
-        total = max(self._loader.total, 1)
-        return self._row / total if self._pace > 0 else 1 - self._row / total
+        """Part of the way to the end of the list, 0..1."""
+        total = max(len(self._listed), 1)
+        return self._at / total if self._pace > 0 else 1 - self._at / total
 
     def advance(self, rows: int = 64) -> None:
         """Looks at some more steps."""
         for _ in range(rows):
-            if not 0 <= self._row < self._loader.total:
+            if not 0 <= self._at < len(self._listed):
                 self.is_done = True
                 return
-            step = self._loader.step(self._row)
+            row = self._listed.row_at(self._at)
+            step = self._loader.step(row)
             if step is not None and self._fits(step):
-                self.found = self._row
-                self.is_done = True
-                return
-            self._row += self._pace
+                self.found = row
+                self._left -= 1
+                if self._left <= 0:
+                    self.is_done = True
+                    return
+            self._at += self._pace

@@ -87,3 +87,8 @@ def clip_line(line: Iterable[Span], width: int) -> Line:
 def text_of(line: Iterable[Span]) -> str:
     """A line without its roles."""
     return "".join(span.text for span in line)
+
+
+def chopped(text: str, width: int) -> list[str]:
+    """Text in pieces of at most `width` cells."""
+    return chop_cells(text, max(width, 2))

@@ -46,15 +46,14 @@ def detail_lines(
         return damaged_lines(row, width)[:height]
     below = [line for line in _below(step, states, names, position) if line]
     token = token_cells(width)
-    table = [
-        node_line(step, state, names, token, is_cursor=index == position)
-        for index, state in enumerate(states)
+    room = max(height - 2 - len(below), min(4, len(states)))
+    shown = [
+        node_line(step, states[index], names, token, is_cursor=index == position)
+        for index in _window(len(states), position, room)
     ]
     if width < 100:
         # The mark beside the position says the same as the words at the end.
-        table = [line[:-1] for line in table]
-    room = max(height - 2 - len(below), min(4, len(table)))
-    shown = _window(table, position, room)
+        shown = [line[:-1] for line in shown]
     # What is cut off at the end of a small pane is the least: what was committed stands in the table too.
     lines = [rule(title_of(row, step), width), table_head(token), *shown, *below]
     return [clip_line(line, width) for line in lines[: max(height, 1)]]
@@ -163,12 +162,10 @@ def _status_words(state: NodeState, names: Names) -> str:
     return words
 
 
-def _window(table: list[Line], position: int, room: int) -> list[Line]:
+def _window(length: int, position: int, room: int) -> range:
     """As many lines of the table as there is room for, the cursor among them."""
-    if len(table) <= room:
-        return table
-    start = min(max(position - room // 2, 0), len(table) - room)
-    return table[start : start + room]
+    start = max(0, min(position - room // 2, length - room))
+    return range(start, min(start + room, length))
 
 
 # --- below the table -----------------------------------------------------------------------------
@@ -219,7 +216,7 @@ def facts_words(step: Step) -> list[str]:
     words = [fact for fact in facts if fact]
     for name, count in (step.nonfinite or {}).items():
         words.append(f"non-finite {visible(str(name), limit=24)} {visible(str(count), limit=12)}")
-    return words + [visible(flag, limit=24) for flag in step.flags or ()]
+    return words + [visible(flag, limit=24) for flag in step.flags or () if flag]
 
 
 def tap_words(step: Step) -> list[tuple[str, str]]:

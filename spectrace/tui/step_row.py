@@ -6,7 +6,7 @@ stands for one status, so that nothing hangs on colour. Text of the trace is esc
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -121,9 +121,8 @@ def step_line(
         line.append(Span(" " + left(end_text(step), columns.end), "dim"))
     if columns.time:
         line.append(Span(" " + right(_milliseconds(step.step_ns), columns.time), "dim"))
-    tokens = [_token_spans(state, names, view) for state in states]
-    marks = [[Span(mark, "dim")] for mark in _marks(step)]
-    return clip_line([*line, Span(" "), *_fitted(tokens, marks, states, columns.tokens)], columns.width)
+    tokens = _fitted(states, lambda state: _token_spans(state, names, view), _marks(step), columns.tokens)
+    return clip_line([*line, Span(" "), *tokens], columns.width)
 
 
 def accept_text(step: Step) -> str:
@@ -162,25 +161,39 @@ def _token_spans(state: NodeState, names: Names, view: TokenView) -> Line:
 def _marks(step: Step) -> list[str]:
     """What else a reader must know of a step."""
     words = [*(step.flags or ()), *([f"stop: {step.stop}"] if step.stop else [])]
-    return [f"[{visible(word, limit=24)}]" for word in words]
+    return [f"[{visible(word, limit=24)}]" for word in words if word]
 
 
-def _fitted(tokens: list[Line], marks: list[Line], states: Sequence[NodeState], width: int) -> Line:
-    """Tokens side by side; where they do not fit, accepted ones go first, since the refusal matters."""
+def _fitted(
+    states: Sequence[NodeState], spans: Callable[[NodeState], Line], marks: Sequence[str], width: int
+) -> Line:
+    """Tokens side by side; where they do not fit, accepted ones go first, since the refusal matters.
+
+    Only what is shown is laid out: a made-up step may hold any number of tokens.
+    """
     refused = next((i for i, state in enumerate(states) if state.status == "rejected"), 0)
-    hidden = 0
-    while hidden < refused and _joined_width(tokens[hidden : refused + 1], hidden) > width:
-        hidden += 1
-    pieces = [*([[Span(f"={hidden}…", "accepted")]] if hidden else []), *tokens[hidden:], *marks]
-    line: Line = []
-    for piece in pieces:
-        line += [*([Span(" ")] if line else []), *piece]
+    first, used = refused, width_of(spans(states[refused])) if states else 0
+    for index in range(refused - 1, -1, -1):
+        used += width_of(spans(states[index])) + 1
+        if used > width:
+            break
+        if used + len(_hidden(index)) <= width:
+            first = index
+    line: Line = [Span(_hidden(first), "accepted")] if first else []
+    used = width_of(line)
+    for index in range(first, len(states)):
+        piece = [*([Span(" ")] if index > first else []), *spans(states[index])]
+        line += piece
+        used += width_of(piece)
+        if used > width:
+            return clip_line(line, width)
+    for mark in marks:
+        line += [*([Span(" ")] if line else []), Span(mark, "dim")]
     return clip_line(line, width)
 
 
-def _joined_width(pieces: Sequence[Line], hidden: int) -> int:
-    note = len(f"={hidden}… ") if hidden else 0
-    return note + sum(width_of(piece) + 1 for piece in pieces) - 1
+def _hidden(count: int) -> str:
+    return f"={count}… " if count else ""
 
 
 def _milliseconds(nanoseconds: int | None) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spectrace.tui.figures import number_of, percent, ratio
-from spectrace.tui.keys import GROUP_TITLES, KEYS
+from spectrace.tui.keys import GROUP_TITLES, KEYS, Key
 from spectrace.tui.loader import Facts
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, width_of
 
@@ -33,6 +33,9 @@ def header_line(facts: Facts, width: int) -> Line:
         (3, Span(f"acceptance {percent(facts.acceptance_rate)}")),
         (9, Span(STATES.get(facts.state, facts.state), state_role)),
     ]
+    if facts.recent is not None and facts.recent.trials:
+        recent = f"alpha1 of the last {facts.recent.trials}: {ratio(facts.recent.value)}"
+        parts.append((8, Span(f"{recent}, DROPPED", "warning")) if facts.has_dropped else (5, Span(recent)))
     if facts.lost:
         parts.append((8, Span(f"{number_of(facts.lost, 'step')} lost", "warning")))
     if facts.problems:
@@ -97,35 +100,62 @@ def status_line(place: str, words: Sequence[str], width: int, *, count: str = ""
     return line
 
 
-_HINTS = (
-    "move.down",
-    "hunt.first",
-    "hunt.next",
-    "search.start",
-    "move.right",
-    "view.tokens",
-    "system.help",
-    "system.quit",
+STEPS_HINTS = (
+    ("move.down", "move.up"),
+    ("hunt.first",),
+    ("hunt.next", "hunt.previous"),
+    ("search.start",),
+    ("search.filter",),
+    ("move.right",),
+    ("view.tokens",),
+    ("system.help",),
+    ("system.leave",),
+)
+PAGE_HINTS = (
+    ("move.down", "move.up"),
+    ("view.open",),
+    ("search.start",),
+    ("view.copy",),
+    ("system.help",),
+    ("view.back",),
 )
 
 
-def hint_line(width: int) -> Line:
-    """The few keys that matter here; the last ones, help and quit, always stay."""
-    words = {key.id: key.hint for key in KEYS}
-    hints = [words[name] for name in _HINTS]
-    while len(hints) > 2 and len("  ".join(hints)) + 1 > width:
-        hints.pop(-3)
-    return clip_line([Span(" " + "  ".join(hints), "dim")], width)
+def hint_line(width: int, keys: Sequence[Key] = KEYS, hints: Sequence[Sequence[str]] = STEPS_HINTS) -> Line:
+    """The few keys that matter here; the last two, help and the way out, always stay."""
+    known = {key.id: key for key in keys}
+    words = []
+    for names in hints:
+        shown = "/".join(known[name].shown.split(" ")[0] for name in names)
+        words += [f"{shown} {known[names[0]].hint}"] if shown else []
+    while len(words) > 2 and len("  ".join(words)) + 1 > width:
+        words.pop(-3)
+    return clip_line([Span(" " + "  ".join(words), "dim")], width)
 
 
-def help_lines(width: int) -> list[Line]:
-    """Every key by group, then what the marks mean."""
+def offer_line(offers: Sequence[str], width: int) -> Line:
+    """What Tab makes of what is typed."""
+    words = "Tab: " + "  ".join(offers[:40]) if offers else "Enter does it  ↑ recalls  Esc leaves"
+    return clip_line([Span(f" {words}", "dim")], width)
+
+
+def page_title(title: str, row: int | None, width: int) -> Line:
+    """The first line of a screen, over the whole width."""
+    place = f" · step {row:,}" if row is not None else ""
+    return clip_line([Span(f" {title}{place}", "cursor")], width)
+
+
+def help_lines(width: int, keys: Sequence[Key] = KEYS, note: str = "") -> list[Line]:
+    """Every key by group, then what the marks mean, then where a reader's own keys are kept."""
     lines: list[Line] = []
     for group, title in GROUP_TITLES.items():
         lines.append([Span(title, "strong")])
-        for key in KEYS:
+        for key in keys:
             if key.group == group:
-                lines.append([Span("  "), Span(left(key.shown, 14), "strong"), Span(key.description)])
+                command = [Span(f"  :{key.command}", "dim")] if key.command else []
+                lines.append(
+                    [Span("  "), Span(left(key.shown, 14), "strong"), Span(key.description), *command]
+                )
     lines += [
         [Span("Marks", "strong")],
         [Span("  "), Span(left("=token", 14), "accepted"), Span("accepted")],
@@ -135,6 +165,7 @@ def help_lines(width: int) -> list[Line]:
         [Span("  "), Span(left("-token", 14), "dim"), Span("tree: another child was accepted here")],
         [Span("  "), Span(left("+token", 14), "bonus"), Span("the target's own token after full acceptance")],
         [Span("  "), Span(left("▁▄█", 14), "dim"), Span("second row: share of steps with a rejection")],
+        *([[Span("Your own keys", "strong")], [Span(f"  {note}")]] if note else []),
     ]  # fmt: skip
     return [clip_line([Span(" "), *line], width) for line in lines]
 
@@ -149,4 +180,11 @@ def empty_lines(facts: Facts, width: int) -> list[Line]:
     lines: list[Line] = [[], [Span("This trace holds no step.", "strong")]]
     lines.append([Span(words.get(facts.state, ""))])
     lines += [[Span(problem, "warning")] for problem in facts.problems[:4]]
+    return [clip_line([Span("  "), *line], width) for line in lines]
+
+
+def nothing_listed_lines(width: int) -> list[Line]:
+    """What to do with a filter that keeps nothing."""
+    lines: list[Line] = [[], [Span("No step fits the filter.", "strong")]]
+    lines.append([Span("u brings back what was listed before; & and Enter lists every step.")])
     return [clip_line([Span("  "), *line], width) for line in lines]

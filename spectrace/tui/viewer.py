@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from contextlib import suppress
+from pathlib import Path
 from threading import Event
 from time import monotonic
+from typing import Any, cast
 
 from textual import events, work
 from textual.app import App
 from textual.driver import Driver
+from textual.message import Message
 from textual.worker import get_current_worker
 
+from spectrace.format.text import visible
+from spectrace.tui.background import Background, Outcome
+from spectrace.tui.findings import Findings, find
+from spectrace.tui.keymap import keymap_path, own_keys
+from spectrace.tui.keys import by_key, every_key
+from spectrace.tui.listed import Filter
 from spectrace.tui.loader import Loader
-from spectrace.tui.messages import RequestsCounted, SearchAdvanced, TraceGrew
+from spectrace.tui.messages import DiagnosisMade, RequestsCounted, TaskAdvanced, TraceGrew
+from spectrace.tui.pages import PAGES
+from spectrace.tui.pages.own import help_page
+from spectrace.tui.pages.page import Page
 from spectrace.tui.prepaint import FirstPaint
+from spectrace.tui.screens.asking import AskingScreen
+from spectrace.tui.screens.copying import CopyScreen
 from spectrace.tui.screens.key_screen import KeyScreen
-from spectrace.tui.screens.steps import StepsScreen
-from spectrace.tui.search import Search, StepWalk
+from spectrace.tui.screens.page import PageScreen
+from spectrace.tui.screens.palette import PaletteScreen
+from spectrace.tui.screens.steps import DETAIL_DELAY, StepsScreen
+from spectrace.tui.search import Task
 from spectrace.tui.terminal import Terminal
 
 FOLLOW_INTERVAL = 0.2
@@ -33,8 +50,11 @@ class Viewer(App[None]):
         loader: the trace.
         terminal: how to treat the terminal.
         at: row to begin at.
+        screen: page to begin with, "" = the list of steps.
         follow: follow the trace from the start.
+        word: what is to be said first.
         first_paint: what is on the screen already.
+        keymap: the file with the reader's own keys.
     """
 
     CSS_PATH = "app.tcss"
@@ -47,8 +67,11 @@ class Viewer(App[None]):
         terminal: Terminal,
         *,
         at: int | None = None,
+        screen: str = "",
         follow: bool = False,
+        word: str = "",
         first_paint: FirstPaint | None = None,
+        keymap: Path | None = None,
     ) -> None:
         # Before App.__init__: the driver is made there and takes the first paint over.
         self.first_paint = first_paint
@@ -62,16 +85,37 @@ class Viewer(App[None]):
         if terminal.is_ansi:
             self.theme = "ansi-dark"
         self.animation_level = "none"
-        self._loader = loader
+        self.loader = loader
+        self.pages: dict[str, Page] = {page.id: page for page in PAGES}
+        self.keys, self.complaint = every_key(), ""
+        if keymap is not None:
+            self.keys, self.complaint = own_keys(self.keys, keymap)
+        self.by_key = by_key(self.keys)
+        self.history: dict[str, list[str]] = {}
+        """What was typed at each prompt."""
+        self.gathered: dict[str, tuple[int, Any]] = {}
+        """Page -> length of the trace and facts, for pages that do not follow the cursor."""
+        self.findings: Findings | None = None
+        self._diagnosing = Background()
         self._at = at
+        self._first_screen = screen
+        self._word = word
+        self._own_keys = keymap
         self._follow = follow
         self._is_frugal = terminal.is_frugal
+        self._has_mouse = terminal.has_mouse
         self._stop_following = Event()
         self.is_following = False
 
     def get_default_screen(self) -> StepsScreen:
         """The main screen."""
-        return StepsScreen(self._loader, at=self._at, scrolls_by_line=self._is_frugal)
+        word = self.complaint or self._word
+        return StepsScreen(self.loader, at=self._at, scrolls_by_line=self._is_frugal, word=word)
+
+    @property
+    def steps(self) -> StepsScreen:
+        """The main screen."""
+        return cast("StepsScreen", self.screen_stack[0])
 
     def on_mount(self) -> None:
         """Ends in order when the terminal goes away or the process is asked to; draws anew after fg."""
@@ -83,9 +127,11 @@ class Viewer(App[None]):
             loop.add_signal_handler(number, self.exit)
 
     def on_ready(self) -> None:
-        """Follows from the start when asked to."""
+        """Follows from the start, and opens a screen, when asked to."""
         if self._follow:
-            self.call_next(self.screen.run_action, "follow")
+            self.call_next(self.steps.action_follow)
+        if self._first_screen:
+            self.open_page(self._first_screen)
 
     def on_unmount(self) -> None:
         """Lets the workers end at once."""
@@ -93,11 +139,85 @@ class Viewer(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Hands a key to the screen on top and waits until it was acted on; see `KeyScreen`."""
-        screen = self.screen if isinstance(event, events.Key) and self._screen_stack else None
-        if isinstance(event, events.Key) and isinstance(screen, KeyScreen):
-            await screen.take_key(event)
+        if isinstance(event, events.Key) and self._screen_stack and isinstance(self.screen, KeyScreen):
+            await self.hand_key(event)
         else:
             await super().on_event(event)
+
+    async def hand_key(self, event: events.Key) -> None:
+        """Hands a key to the screen on top."""
+        await cast("KeyScreen", self.screen).take_key(event)
+
+    # --- screens ---
+
+    def open_page(self, name: str) -> bool:
+        """Shows a page above the list of steps; False where there is none of this name."""
+        page = self.pages.get(name)
+        if page is None:
+            return False
+        if not (isinstance(self.screen, PageScreen) and self.screen.page is page):
+            row = self.steps.row
+            self.show_steps()
+            self.push_screen(PageScreen(page, row, scrolls_by_line=self._is_frugal))
+        return True
+
+    def show_steps(self, row: int | None = None, position: int | None = None) -> None:
+        """Shows the list of steps, at a step when one is given."""
+        while len(self.screen_stack) > 1:
+            self.close_screen()
+        if row is not None:
+            self.steps.jump_to(row, position=position)
+
+    def close_screen(self) -> AskingScreen:
+        """Goes back; the screen that was below."""
+        if isinstance(self.screen, PageScreen):
+            self.screen.gathering.stop()
+        self.pop_screen()
+        return cast("AskingScreen", self.screen)
+
+    def open_help(self) -> None:
+        """Shows every key, or leaves them."""
+        if isinstance(self.screen, PageScreen) and self.screen.page.id == "help":
+            self.close_screen()
+            return
+        note = f'{self._own_keys or keymap_path()}: lines such as hunt.first = "f,f5"'
+        note += f" ({self.complaint})" if self.complaint else ""
+        page = help_page(self.keys, visible(note))
+        self.push_screen(PageScreen(page, self.steps.row, scrolls_by_line=self._is_frugal))
+
+    def open_palette(self) -> None:
+        """Finds a command by its words."""
+        self.push_screen(PaletteScreen())
+
+    def offer_copy(self, text: str, what: str) -> None:
+        """Shows a text that may be copied."""
+        self.push_screen(CopyScreen(text, what, scrolls_by_line=self._is_frugal))
+
+    def cursor_moved(self, row: int) -> None:
+        """Tells the page on top where the cursor of the steps is."""
+        if isinstance(self.screen, PageScreen):
+            self.screen.follow_cursor(row)
+
+    def tell(self, screen: KeyScreen, message: Message) -> None:
+        """Hands a message over from a thread that may outlive the app."""
+        with suppress(RuntimeError):  # The loop is closed.
+            screen.post_message(message)
+
+    async def settled(self) -> None:
+        """Waits until nothing more is coming, for a picture of the screen."""
+        await self.workers.wait_for_complete()
+        while isinstance(self.screen, PageScreen) and self.screen.is_reading:
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(DETAIL_DELAY)
+
+    def toggle_mouse(self) -> bool:
+        """Switches the mouse on or off; whether it is on now."""
+        self._has_mouse = not self._has_mouse
+        driver: Any = self._driver
+        if hasattr(driver, "_enable_mouse_support"):
+            driver._mouse = True  # Lets both of the following through.
+            (driver._enable_mouse_support if self._has_mouse else driver._disable_mouse_support)()
+        return self._has_mouse
 
     def redraw(self) -> None:
         """Draws every cell again."""
@@ -109,35 +229,63 @@ class Viewer(App[None]):
     @work(thread=True, exclusive=True, group="count")
     def count_requests(self) -> None:
         """Counts the requests, which in a long trace takes longer than the first paint."""
-        self._loader.count_requests()
+        self.loader.count_requests()
         self.screen_stack[0].post_message(RequestsCounted())
 
     # --- searching ---
 
+    def run_task(self, task: Task) -> None:
+        """Takes a search or a filter to its end in the background."""
+        if isinstance(task, Filter):
+            self._run_filter(task)
+        else:
+            self._run_search(task)
+
     @work(thread=True, exclusive=True, group="search")
-    def run_search(self, task: Search | StepWalk) -> None:
-        """Takes a search to its end in the background."""
+    def _run_search(self, task: Task) -> None:
+        self._run_to_end(task)
+
+    @work(thread=True, group="filter")
+    def _run_filter(self, task: Task) -> None:
+        self._run_to_end(task)
+
+    def _run_to_end(self, task: Task) -> None:
         worker = get_current_worker()
         screen = self.screen_stack[0]
-        told, had = monotonic(), _found(task)
+        told, had = monotonic(), task.has_found
         while not task.is_done and not worker.is_cancelled:
             task.advance()
-            is_first = not had and _found(task)
+            is_first = not had and task.has_found
             if is_first or monotonic() - told >= _PROGRESS_INTERVAL:
-                told, had = monotonic(), _found(task)
-                screen.post_message(SearchAdvanced(task))
+                told, had = monotonic(), task.has_found
+                screen.post_message(TaskAdvanced(task))
         if not worker.is_cancelled:
-            screen.post_message(SearchAdvanced(task))
+            screen.post_message(TaskAdvanced(task))
 
     def stop_search(self) -> None:
         """Stops the search in the background."""
         self.workers.cancel_group(self, "search")
+
+    # --- diagnosis ---
+
+    def diagnose(self) -> None:
+        """Asks every rule, on a thread; the screen is told."""
+        self._diagnosing.start(lambda stop: find(self.loader.stoppable(stop)), self._diagnosed)
+
+    def stop_diagnosis(self) -> None:
+        """Waits for it no longer."""
+        self._diagnosing.stop()
+
+    def _diagnosed(self, outcome: Outcome) -> None:
+        self.findings = outcome.value
+        self.tell(self.steps, DiagnosisMade(outcome.value, outcome.error))
 
     # --- following ---
 
     def follow(self) -> None:
         """Begins to look for new steps."""
         self.is_following = True
+        self.loader.watch()
         self._stop_following.clear()
         self._look_for_steps()
 
@@ -152,18 +300,14 @@ class Viewer(App[None]):
         screen = self.screen_stack[0]
         worker = get_current_worker()
         while not worker.is_cancelled and not self._stop_following.is_set():
-            found = self._loader.refresh()
-            before, state = state, self._loader.state
+            found = self.loader.refresh()
+            before, state = state, self.loader.state
             if found or state != before:
                 screen.post_message(TraceGrew())
             if state == "closed":
                 self.is_following = False
                 return
             self._stop_following.wait(FOLLOW_INTERVAL)
-
-
-def _found(task: Search | StepWalk) -> bool:
-    return task.count > 0 if isinstance(task, Search) else task.found is not None
 
 
 def _frugal_driver() -> type[Driver]:

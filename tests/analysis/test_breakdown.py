@@ -42,7 +42,7 @@ def test_the_groups_add_up_to_the_run(steps: list[tuple[str, int, int]], by: str
         for n, (name, k, a) in enumerate(steps)
     ]
     with TemporaryDirectory() as folder, spectrace.open(write_trace(Path(folder) / "t", rows)) as trace:
-        found = dict(break_down(trace, by))
+        found = {name: counts for name, counts, _ in break_down(trace, by)}
         whole = trace.counts
     total = Counts()
     for counts in found.values():
@@ -59,7 +59,7 @@ def test_the_groups_add_up_to_the_run(steps: list[tuple[str, int, int]], by: str
 def groups(tmp_path: Path, by: str, rows: list[dict[str, Any]]) -> list[tuple[str, int]]:
     """Name and steps of each group."""
     with spectrace.open(write_trace(tmp_path / "t", rows)) as trace:
-        return [(name, counts.steps) for name, counts in break_down(trace, by)]
+        return [(name, counts.steps) for name, counts, _ in break_down(trace, by)]
 
 
 def test_contexts_double_from_bucket_to_bucket(tmp_path: Path) -> None:
@@ -102,7 +102,7 @@ def test_with_very_many_groups_the_deepest_positions_share_one(
         {"request": f"r{n}", "step": 0, "proposal_ids": list(range(9)), "num_accepted": 5} for n in range(4)
     ]
     with spectrace.open(write_trace(tmp_path / "t", rows)) as trace:
-        counts = dict(break_down(trace, "request"))["r3"]
+        counts = {name: counts for name, counts, _ in break_down(trace, "request")}["r3"]
     assert (counts.proposed_at, counts.accepted_at, counts.drafted, counts.accepted) == ([1, 1], [1, 1], 9, 5)
 
 
@@ -110,7 +110,7 @@ def test_a_request_in_two_files_is_one(tmp_path: Path) -> None:
     """Ranks of one run may both name a request."""
     paths = [write_trace(tmp_path / f"{n}.spectrace", [{"request": "r7", "rank": n}] * 2) for n in range(2)]
     with spectrace.open(paths) as trace:
-        assert [(name, counts.steps) for name, counts in break_down(trace, "request")] == [("r7", 4)]
+        assert [(name, counts.steps) for name, counts, _ in break_down(trace, "request")] == [("r7", 4)]
 
 
 def test_progress_ends_at_the_number_of_steps(tmp_path: Path) -> None:

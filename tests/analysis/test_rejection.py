@@ -129,3 +129,17 @@ def test_malformed_arrays_give_one_state_per_draft_token(
     assert [state.token_id for state in states[: len(proposal)]] == list(proposal)
     assert len(states) - len(proposal) in (0, 1)
     assert sum(state.status == "accepted" for state in states) <= len(proposal)
+
+
+def test_a_parent_that_is_not_known_is_the_root() -> None:
+    """A tree with holes in its parents and its path is read as far as it goes."""
+    step = make_step(
+        proposal_ids=[5, 6, 7],
+        parents=[None, 0, None],
+        accepted_nodes=[None, 1],
+        num_accepted=2,
+        emitted_ids=[5, 6, 9],
+    )
+    states = node_states(step)
+    assert [state.parent for state in states[:3]] == [-1, 0, -1]
+    assert [state.status for state in states[:2]] == ["accepted", "accepted"]

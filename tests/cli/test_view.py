@@ -30,11 +30,12 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("arguments", "options"),
     [
-        (["view", "run.spectrace"], {"at": None, "follow": False}),
-        (["run.spectrace"], {"at": None, "follow": False}),
-        (["./run.spectrace", "--at", "7"], {"at": 7, "follow": False}),
-        (["view", "--follow", "run.spectrace"], {"at": None, "follow": True}),
-        (["."], {"at": None, "follow": False}),
+        (["view", "run.spectrace"], {}),
+        (["run.spectrace"], {}),
+        (["./run.spectrace", "--at", "7"], {"at": 7}),
+        (["view", "--follow", "run.spectrace"], {"follow": True}),
+        (["."], {}),
+        (["run.spectrace", "--first", "--screen", "overview"], {"first": True, "screen": "overview"}),
     ],
 )
 def test_the_viewer_opens_on_a_terminal(
@@ -43,7 +44,8 @@ def test_the_viewer_opens_on_a_terminal(
     """A path alone is enough; the viewer is told where to begin and whether to follow."""
     found = run(*arguments)
     assert (found.code, found.out, found.err) == (0, "", "")
-    assert opened == [{"steps": 16, **options}]
+    usual = {"at": None, "first": False, "screen": "", "follow": False}
+    assert opened == [{"steps": 16, **usual, **options}]
 
 
 def test_without_a_terminal_the_summary_is_printed(trace: Path, run: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from textual.pilot import Pilot
 
 import spectrace
 from spectrace.tui.loader import Loader
+from spectrace.tui.screens.page import PageScreen
 from spectrace.tui.screens.steps import StepsScreen
 from spectrace.tui.terminal import Terminal
 from spectrace.tui.viewer import Viewer
@@ -43,8 +45,18 @@ class Driven:
         """Waits for workers, timers' own work and drawing."""
         await self.app.workers.wait_for_complete()
         await self.pilot.pause()
+        while self.is_reading:
+            await asyncio.sleep(0.001)
+        await self.pilot.pause()
         self.steps._show_detail()
         await self.pilot.pause()
+
+    @property
+    def is_reading(self) -> bool:
+        """A thread beside the app is at work."""
+        screen = self.app.screen
+        works = [self.app._diagnosing, *([screen.gathering] if isinstance(screen, PageScreen) else [])]
+        return any(work._thread is not None and work._thread.is_alive() for work in works)
 
     async def type(self, text: str) -> None:
         """Hands every key to the app before the first of them is acted on, as a burst over SSH does."""

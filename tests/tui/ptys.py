@@ -46,8 +46,15 @@ class Session:
         self.screen = Screen(*size)
         self.output = ""
         self._left = b""
-        clean = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH", "HOME")}
-        given = {"TERM": "xterm-256color", "LANG": "C.UTF-8", "SSH_CONNECTION": "test", **(environ or {})}
+        clean = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}
+        given = {
+            "TERM": "xterm-256color",
+            "LANG": "C.UTF-8",
+            "SSH_CONNECTION": "test",
+            # Neither the reader's own keys nor what was said to the reader before.
+            "HOME": "/nonexistent",
+            **(environ or {}),
+        }
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             arguments = [sys.executable, "-c", _PROGRAM, str(path), *options]

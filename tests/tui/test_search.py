@@ -9,8 +9,10 @@ import pytest
 
 import spectrace
 from spectrace import TraceWriter
+from spectrace.tui.listed import Listed
 from spectrace.tui.loader import Loader
-from spectrace.tui.search import Needle, Search, StepWalk
+from spectrace.tui.needles import TextNeedle
+from spectrace.tui.search import Search, StepWalk
 from tests.tui.traces import WORDS, made_step
 
 ROWS = 200
@@ -48,7 +50,7 @@ def matches(loader: Loader, text: str) -> list[int]:
 def test_a_search_finds_what_is_there(loader: Loader, text: str, origin: int) -> None:
     """At every moment the next match is right or unknown; at the end all are known."""
     every = matches(loader, text)
-    search = Search(loader, Needle(text, loader), origin)
+    search = Search(loader, TextNeedle(text, loader), origin)
     rng = random.Random(1)
     while not search.is_done:
         search.advance()
@@ -76,7 +78,9 @@ def expected(every: list[int], row: int, *, forward: bool) -> int | None:
 def test_a_walk_finds_the_nearest_step_or_the_end(loader: Loader) -> None:
     """Forward and back, row by row."""
     for start, forward, found in ((50, True, 60), (49, False, 40), (195, True, None)):
-        walk = StepWalk(loader, lambda step: step.step == 0, start + forward, forward=forward, name="step")
+        walk = StepWalk(
+            loader, Listed(loader), lambda step: step.step == 0, start + forward, forward=forward, name="step"
+        )
         while not walk.is_done:
             walk.advance(rows=3)
         assert walk.found == found

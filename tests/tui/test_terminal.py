@@ -79,7 +79,7 @@ def test_no_colour_reaches_the_terminal_with_no_color(trace: Path) -> None:
         with Session(trace, environ=environ) as session:
             session.until("step 0/300", "── step 0 ")
             session.send("/req-020\r?")
-            session.until("share of steps|j/k more")
+            session.until("Help", "Space PgDn")
             session.send("q:q\r")
             assert session.wait() == 0
             outputs.append(session.output)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from textual.binding import Binding
 
-from spectrace.tui.keys import KEYS
-from spectrace.tui.screens.help import HelpScreen
+from spectrace.tui.keys import KEYS, every_key
+from spectrace.tui.screens.page import PageScreen
 from spectrace.tui.screens.steps import StepsScreen
 from spectrace.tui.terminal import Terminal, terminal_of
 from tests.tui.driving import viewing
@@ -212,19 +211,21 @@ async def test_the_step_opens_on_the_whole_screen_and_closes(trace: Path) -> Non
         assert "── step" not in driven.text
         await driven.press("j", "enter")
         assert "── step 1 " in driven.text
-        await driven.press("j")
+        await driven.press("full_stop")
         assert "── step 2 " in driven.text
         await driven.press("escape")
         assert "── step" not in driven.text
-        assert driven.app.is_running
+        assert driven.steps.row == 2
+        await driven.press("z")
+        assert "── step 2 " in driven.text
 
 
 async def test_the_help_lists_every_key(trace: Path) -> None:
     """The help is made from the registry; the keys that close it do not quit."""
-    async with viewing(trace, size=(140, 60)) as driven:
+    async with viewing(trace, size=(140, 80)) as driven:
         await driven.press("?")
-        assert isinstance(driven.app.screen, HelpScreen)
-        for key in KEYS:
+        assert isinstance(driven.app.screen, PageScreen)
+        for key in every_key():
             assert key.description in driven.text
         await driven.press("q")
         assert isinstance(driven.app.screen, StepsScreen)
@@ -233,7 +234,7 @@ async def test_the_help_lists_every_key(trace: Path) -> None:
 async def test_the_help_scrolls_on_a_small_terminal(trace: Path) -> None:
     """What does not fit is reached with j."""
     async with viewing(trace) as driven:
-        await driven.press("?", *["j"] * 40)
+        await driven.press("?", *["j"] * 61)
         assert "share of steps with a rejection" in driven.text
 
 
@@ -257,12 +258,13 @@ async def test_any_size_shows_steps_and_never_more_than_fits(trace: Path, size: 
 
 def test_every_key_has_an_id_and_words() -> None:
     """Ids are unique, and each key of the registry is bound once."""
-    assert len({key.id for key in KEYS}) == len(KEYS)
-    assert all(key.description and key.shown for key in KEYS)
-    names = [name for key in KEYS for name in key.keys.split(",")]
+    keys = every_key()
+    assert len({key.id for key in keys}) == len(keys)
+    assert all(key.description and (key.shown or key.command) for key in keys)
+    names = [name for key in keys for name in key.keys.split(",")]
     assert len(names) == len(set(names))
-    bound = [binding for binding in StepsScreen.BINDINGS if isinstance(binding, Binding)]
-    assert [binding.id for binding in bound] == [key.id for key in KEYS]
+    commands = [key.command for key in keys if key.command]
+    assert len(commands) == len(set(commands))
     assert all(hasattr(StepsScreen, "action_" + key.action.split("(")[0]) for key in KEYS)
 
 

@@ -2,10 +2,13 @@
 
 from spectrace.tui.pages.overview import OVERVIEW
 from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.requests import REQUESTS
 from spectrace.tui.pages.step import STEP
+from spectrace.tui.pages.taps import TAPS
 from spectrace.tui.pages.tree import TREE
+from spectrace.tui.pages.vocabulary import VOCABULARY
 
-PAGES: tuple[Page, ...] = (OVERVIEW, STEP, TREE)
+PAGES: tuple[Page, ...] = (OVERVIEW, STEP, TREE, TAPS, VOCABULARY, REQUESTS)
 """Every page, in the order in which the help lists them."""
 
 __all__ = ["PAGES", "Page", "PageLine"]

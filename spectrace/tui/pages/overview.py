@@ -9,23 +9,28 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spectrace.analysis.acceptance import METRICS, accept_length, per_position
-from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
+from spectrace.analysis.diagnosis import Diagnosis, diagnose
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
 from spectrace.format.records import Gap, Run
 from spectrace.format.text import visible
 from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.loader import Loader
+from spectrace.tui.pages.outcomes import (
+    FIRST_STEPS,
+    bound_lines,
+    cleared_lines,
+    finding_lines,
+    not_checked_lines,
+    rule_of,
+)
 from spectrace.tui.pages.page import Page, PageLine
 from spectrace.tui.pages.paragraphs import bar, fitted, heading, labelled, line, paragraph
 from spectrace.tui.pages.run_words import run_facts
 from spectrace.tui.spans import Role, Span, left, right
 from spectrace.tui.summary import STATES, bars
 
-FIRST_STEPS = 1_000_000
-"""Steps that the causes are judged from; a longer trace would take more than seconds to read."""
 _POSITIONS = 16
-_ROLES: dict[str, Role] = {"certain": "rejected", "strong": "warning", "hint": "strong"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +83,7 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
     yield from heading("not recorded", width)
     yield from _not_recorded(facts.run, width)
     yield from heading("cleared, and what could not be checked", width)
-    yield from _cleared(facts.diagnosis, width)
-    yield from _not_checked(facts.diagnosis, width)
+    yield from _answered(facts.diagnosis, width)
 
 
 # --- causes --------------------------------------------------------------------------------------
@@ -88,7 +92,7 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
 def _findings(facts: Overview, width: int) -> Iterator[PageLine]:
     found = facts.diagnosis
     for finding in found.findings:
-        yield from _finding(finding, width)
+        yield from finding_lines(finding, width)
     if not found.findings:
         words = "Nothing found. That is no proof of health: see below what could not be checked."
         yield from paragraph(words, width)
@@ -96,48 +100,13 @@ def _findings(facts: Overview, width: int) -> Iterator[PageLine]:
         yield from labelled("look first at", visible(", ".join(found.look_first), limit=200), width)
     for item in found.counterfactuals:
         yield from labelled("what if", visible(item.summary, limit=400), width)
-    if facts.total > FIRST_STEPS:
-        words = (
-            f"Judged from the first {FIRST_STEPS:,} of {facts.total:,} steps; spectrace diagnose reads all."
-        )
-        yield from paragraph(words, width, role="warning")
+    yield from bound_lines(facts.total, width, "spectrace diagnose")
 
 
-def _finding(finding: Finding, width: int) -> Iterator[PageLine]:
-    row = finding.steps[0] if finding.steps else None
-    label = Span(left(finding.strength.value, 8) + " ", _ROLES[finding.strength.value])
-    yield line(label, Span(visible(finding.id, limit=60), "strong"), row=row)
-    yield from paragraph(visible(finding.summary, limit=400), width, indent=9, row=row)
-    yield from paragraph(
-        visible(finding.advice, limit=400), width, first=Span("next: ", "dim"), indent=9, row=row
-    )
-    if row is not None:
-        steps = ", ".join(f"{step:,}" for step in finding.steps)
-        words = f"first steps {steps}; Enter goes to {row:,}"
-        yield from paragraph(words, width, indent=9, role="dim", row=row)
-
-
-def _cleared(found: Diagnosis, width: int) -> Iterator[PageLine]:
-    accused = {_rule(finding.id) for finding in found.findings}
-    first: dict[str, str] = {}
-    for item in found.cleared:
-        if _rule(item.id) not in accused:
-            first.setdefault(_rule(item.id), item.summary)
-    for rule, summary in first.items():
-        mark = Span(f"cleared  {visible(rule, limit=24)}: ", "accepted")
-        yield from paragraph(visible(summary, limit=200), width, first=mark)
-
-
-def _not_checked(found: Diagnosis, width: int) -> Iterator[PageLine]:
-    for item in found.not_checked:
-        words = visible(item.reason, limit=160)
-        words += f"; {visible(item.how, limit=160)}" if item.how else ""
-        mark = Span(f"open     {visible(item.id, limit=40)}: ", "dim")
-        yield from paragraph(words, width, first=mark)
-
-
-def _rule(id_: str) -> str:
-    return id_.partition("/")[0]
+def _answered(found: Diagnosis, width: int) -> Iterator[PageLine]:
+    accused = {rule_of(finding.id) for finding in found.findings}
+    yield from cleared_lines((item for item in found.cleared if rule_of(item.id) not in accused), width)
+    yield from not_checked_lines(found.not_checked, width)
 
 
 # --- acceptance ----------------------------------------------------------------------------------

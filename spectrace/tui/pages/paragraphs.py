@@ -34,22 +34,28 @@ def heading(title: str, width: int, *, is_first: bool = False) -> Iterator[PageL
     yield PageLine(rule(title, width))
 
 
-def wrapped(text: str, width: int) -> list[str]:
+def wrapped(text: str, width: int, first_width: int | None = None) -> list[str]:
     """Text broken at blanks into lines of at most `width` cells; a longer word is broken anywhere.
+
+    Args:
+        text: escaped text.
+        width: cells of a line.
+        first_width: cells of the first line, where something stands before it.
 
     >>> wrapped("what the target wanted", 10)
     ['what the', 'target', 'wanted']
     """
     width = max(width, 2)
+    room = width if first_width is None else first_width
     lines: list[str] = []
     words: list[str] = []
     used = 0
     for word in _words(text, width):
         size = cell_len(word)
-        if words and used + 1 + size > width:
+        if (words or room < width) and used + bool(words) + size > room:
             lines.append(" ".join(words))
-            words, used = [], 0
-        used += size + (1 if words else 0)
+            words, used, room = [], 0, width
+        used += size + bool(words)
         words.append(word)
     return [*lines, " ".join(words)] if words else lines
 
@@ -71,22 +77,25 @@ def paragraph(
     *,
     first: Span | None = None,
     indent: int = 0,
+    hang: int | None = None,
     role: Role = "plain",
     row: int | None = None,
 ) -> Iterator[PageLine]:
-    """A wrapped text; its lines after the first begin below the text, not below what leads it in.
+    """A wrapped text.
 
     Args:
         text: escaped text.
         width: cells.
         first: what stands before the text on its first line.
-        indent: cells that are left free before each line.
+        indent: cells that are left free before the first line.
+        hang: cells that are left free before each further line; None to begin below the text itself.
         role: of the text.
         row: the step that Enter goes to from any of the lines.
     """
     lead = first or Span("")
-    hang = min(indent + cell_len(lead.text), width // 2)
-    texts = wrapped(text, width - hang) or [""]
+    start = indent + cell_len(lead.text)
+    hang = min(start if hang is None else hang, width // 2)
+    texts = wrapped(text, width - hang, max(width - start, 0)) or [""]
     yield line(Span(" " * indent), lead, Span(texts[0], role), row=row)
     for rest in texts[1:]:
         yield line(Span(" " * hang), Span(rest, role), row=row)

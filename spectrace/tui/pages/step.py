@@ -67,7 +67,7 @@ class StepFacts:
 def gather(loader: Loader, row: int) -> StepFacts:
     """Reads one step, and the few before it for the context."""
     is_empty = loader.total == 0
-    step = None if is_empty else loader.step(row)
+    step = None if is_empty else loader.held_step(row)
     states = () if step is None else node_states(step)
     context = () if step is None else loader.context(row, CONTEXT)
     run = loader.run
@@ -155,10 +155,10 @@ def _alternatives(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine
 
 def _rest(step: Step, width: int) -> Iterator[PageLine]:
     """What has no line of its own, where it is recorded."""
-    positions = " ".join(str(position) for position in (step.draft_positions or ())[:32])
+    positions = " ".join(_known(position) for position in (step.draft_positions or ())[:32])
     entropies = " ".join(number(value, 2) for value in (step.draft_entropy or ())[:32])
     overlaps = " ".join(number(value, 2) for value in (step.overlaps or ())[:32])
-    inputs = " ".join(number(state.get("rms")) for state in (step.draft_inputs or ())[:32])
+    inputs = " ".join(number((state or {}).get("rms")) for state in (step.draft_inputs or ())[:32])
     yield from labelled("draft ran at", positions, width)
     yield from labelled("draft entropy", entropies and f"{entropies} nats", width)
     yield from labelled("fed back, rms", inputs, width)
@@ -178,8 +178,14 @@ def _rest(step: Step, width: int) -> Iterator[PageLine]:
     places = ", ".join(f"{name} {value:,}" for name, value in numbers if value is not None)
     yield from labelled("batch", places, width)
     yield from labelled("segment", visible(step.segment or "", limit=40), width)
-    yield from labelled("grammar mask", visible(" ".join((step.mask or ())[:16]), limit=120), width)
+    yield from labelled(
+        "grammar mask", visible(" ".join(map(_known, (step.mask or ())[:16])), limit=120), width
+    )
     yield from labelled("other keys", visible(step.extra or "", limit=400), width)
+
+
+def _known(value: int | str | None) -> str:
+    return "-" if value is None else str(value)
 
 
 def _missing(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine]:

@@ -42,7 +42,7 @@ class TreeFacts:
 def gather(loader: Loader, row: int) -> TreeFacts:
     """Reads one step."""
     is_empty = loader.total == 0
-    step = None if is_empty else loader.step(row)
+    step = None if is_empty else loader.held_step(row)
     run = loader.run
     return TreeFacts(
         row=row,

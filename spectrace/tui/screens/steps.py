@@ -1,21 +1,19 @@
 """The main screen: the list of steps, and the step under the cursor below it.
 
 Lays the terminal out and hands lines to the widgets. Where the reader is and where keys lead stands in
-`moving`; what a line says is made elsewhere; what takes long runs in the app's workers.
+`moving` and `hunting`; what a line says is made elsewhere; what takes long runs in the app's workers.
 """
 
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.binding import Binding
 from textual.timer import Timer
 
-from spectrace.tui.keys import KEYS
+from spectrace.format.jsonl import json_line, step_object
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import Facts, Loader
-from spectrace.tui.messages import StepClicked
-from spectrace.tui.screens.help import HelpScreen
-from spectrace.tui.screens.moving import MovingScreen
+from spectrace.tui.messages import LineClicked
+from spectrace.tui.screens.hunting import HuntingScreen
 from spectrace.tui.spans import Line, Span
 from spectrace.tui.step_detail import detail_lines
 from spectrace.tui.step_row import TokenView, columns_for, list_head, step_line
@@ -24,31 +22,30 @@ from spectrace.tui.summary import (
     header_line,
     hint_line,
     minimap_line,
+    nothing_listed_lines,
+    offer_line,
     place_text,
     status_line,
 )
+from spectrace.tui.widgets.line_list import LineList
 from spectrace.tui.widgets.line_pane import LinePane
-from spectrace.tui.widgets.step_list import StepList
 
 DETAIL_DELAY = 0.03
 """Seconds after the last key before the detail pane follows, so that a held key draws two lines."""
 _VIEWS: tuple[TokenView, ...] = ("text", "ids", "both")
 
 
-class StepsScreen(MovingScreen):
+class StepsScreen(HuntingScreen):
     """Reads a trace step by step.
 
     Args:
         loader: the trace.
         at: row to begin at.
+        scrolls_by_line: see `LineList`.
+        word: what is to be said first.
     """
 
-    BINDINGS = [
-        Binding(key.keys, key.action, key.description, id=key.id, tooltip=key.description, show=False)
-        for key in KEYS
-    ]
-
-    def __init__(self, loader: Loader, *, at: int | None, scrolls_by_line: bool) -> None:
+    def __init__(self, loader: Loader, *, at: int | None, scrolls_by_line: bool, word: str = "") -> None:
         super().__init__(loader, at)
         self.view: TokenView = "text"
         self.is_zoomed = False
@@ -56,30 +53,31 @@ class StepsScreen(MovingScreen):
         self._scrolls_by_line = scrolls_by_line
         self._detail_timer: Timer | None = None
         self._shares: list[float | None] = []
+        self._first_word = word
 
     def compose(self) -> ComposeResult:
         """Header, minimap, column names, list, detail, status, hints."""
         yield LinePane(id="header")
         yield LinePane(id="minimap")
         yield LinePane(id="head")
-        yield StepList(self._list_line, scrolls_by_line=self._scrolls_by_line, id="steps")
+        yield LineList(self._list_line, scrolls_by_line=self._scrolls_by_line, id="steps")
         yield LinePane(id="detail")
         yield LinePane(id="status")
         yield LinePane(id="hints")
 
     @property
-    def steps(self) -> StepList:
+    def steps(self) -> LineList:
         """The list."""
-        return self.query_one(StepList)
+        return self.query_one(LineList)
 
     def _pane(self, name: str) -> LinePane:
         return self.query_one(f"#{name}", LinePane)
 
     # --- what moving asks for ---
 
-    def put_cursor(self, row: int, scroll: int) -> None:
-        """Shows the cursor on a row."""
-        self.steps.set_cursor(row, scroll=scroll)
+    def put_cursor(self, index: int, scroll: int) -> None:
+        """Shows the cursor on a place of the list."""
+        self.steps.set_cursor(index, scroll=scroll)
 
     def page_rows(self) -> int:
         """Rows of a page."""
@@ -91,9 +89,15 @@ class StepsScreen(MovingScreen):
             self._detail_timer.stop()
         self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
 
+    def show_list(self) -> None:
+        """The list has other steps, or more of them."""
+        self.steps.set_total(len(self.listed))
+        self.steps.redraw()
+
     # --- lines ---
 
-    def _list_line(self, row: int, is_cursor: bool) -> Line:
+    def _list_line(self, index: int, is_cursor: bool) -> Line:
+        row = self.listed.row_at(index)
         step, states = self.loader.states(row)
         return step_line(row, step, states, self.loader, self._columns, view=self.view, is_cursor=is_cursor)
 
@@ -108,20 +112,18 @@ class StepsScreen(MovingScreen):
             pane.display = lines > 0
         is_listed = self.layout_now.list > 0
         self.steps.display = self._pane("head").display = is_listed
-        self.steps.set_total(self.loader.total)
-        self.steps.redraw()
+        self.show_list()
         self._shares = self.loader.minimap(width) if self.layout_now.minimap else []
 
     def _show_all(self) -> None:
         width = self.app.size.width
         self._pane("header").show([header_line(self._facts, width)])
         self._pane("head").show([list_head(self._columns)])
-        self._pane("hints").show([hint_line(width)])
         self.show_place()
         self._show_detail()
 
     def show_place(self) -> None:
-        """What follows every key: status and minimap."""
+        """What follows every key: status, hints and minimap."""
         width = self.app.size.width
         total = self.loader.total
         cell = self.row * width // total if total else None
@@ -129,9 +131,11 @@ class StepsScreen(MovingScreen):
         if self.prompt is not None:
             typed = Span(self.prompt.shown(width - 2), "strong")
             self._pane("status").show([[typed, Span(" ", "cursor")]])
+            self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
+        self._pane("hints").show([hint_line(width, self.viewer.keys)])
         place = place_text(self.row, total, self.position, self.num_tokens)
-        words = [self.word, *self.hunt.words(self.row)]
+        words = [self.word, *self.words()]
         words += ["following" if self.viewer.is_following else ""]
         words += ["" if self.view == "text" else {"ids": "token ids", "both": "ids and text"}[self.view]]
         self._pane("status").show([status_line(place, words, width, count=self.count)])
@@ -142,12 +146,14 @@ class StepsScreen(MovingScreen):
             return
         width = self.app.size.width
         if not self.loader.total:
-            self._pane("detail").show(empty_lines(self._facts, width))
-            return
-        step, states = self.loader.states(self.row)
-        lines = detail_lines(
-            self.row, step, states, self.loader, position=self.position, width=width, height=height
-        )
+            lines = empty_lines(self._facts, width)
+        elif not len(self.listed):
+            lines = nothing_listed_lines(width)
+        else:
+            step, states = self.loader.states(self.row)
+            lines = detail_lines(
+                self.row, step, states, self.loader, position=self.position, width=width, height=height
+            )
         self._pane("detail").show(lines)
 
     # --- view and program ---
@@ -159,16 +165,22 @@ class StepsScreen(MovingScreen):
         self.steps.redraw()
         self.show_place()
 
-    def action_zoom(self) -> None:
-        """The step on the whole screen."""
+    def action_open(self) -> None:
+        """The step on a screen of its own."""
         self.taken_count()
-        self._set_zoom(True)
+        if not self.viewer.open_page("step"):
+            self._set_zoom(True)
+
+    def action_zoom(self) -> None:
+        """The step's pane on the whole screen, and back."""
+        self.taken_count()
+        self._set_zoom(not self.is_zoomed)
 
     def action_back(self) -> None:
-        """Stops a search, else closes the step, else forgets count and search."""
+        """Stops what runs, else closes the step, else forgets count and search."""
         self.taken_count()
-        if self.hunt.stop():
-            self.say("search stopped")
+        if self.stop():
+            self.say("stopped")
         elif self.is_zoomed:
             self._set_zoom(False)
         else:
@@ -179,30 +191,30 @@ class StepsScreen(MovingScreen):
         self.is_zoomed = is_zoomed
         self._lay_out()
         self._show_all()
-        self.steps.set_cursor(self.row)
+        self.steps.set_cursor(self.listed.index_of(self.row))
 
-    def action_help(self) -> None:
-        """Every key."""
+    def action_copy(self) -> None:
+        """Shows the step as JSON, to be copied."""
         self.taken_count()
-        self.app.push_screen(HelpScreen())
+        step = self.loader.step(self.row) if len(self.listed) else None
+        if step is None:
+            self.say("there is no whole step here to copy")
+        else:
+            self.viewer.offer_copy(json_line(step_object(step)), f"step {self.row:,} as JSON")
 
-    def action_redraw(self) -> None:
-        """Draws the screen again, after something else wrote over it."""
-        self.viewer.redraw()
-
-    def action_suspend(self) -> None:
-        """Back to the shell until fg."""
-        self.app.action_suspend_process()
+    def action_copy_all(self) -> None:
+        """As `action_copy`."""
+        self.action_copy()
 
     def action_interrupt(self) -> None:
-        """Stops a search, else quits."""
-        if self.hunt.stop():
-            self.say("search stopped")
+        """Stops what runs, else quits."""
+        if self.stop():
+            self.say("stopped")
         else:
             self.app.exit()
 
-    def action_quit(self) -> None:
-        """Quits."""
+    def action_leave(self) -> None:
+        """Quits: there is no screen below this one."""
         self.app.exit()
 
     # --- following ---
@@ -217,13 +229,16 @@ class StepsScreen(MovingScreen):
             self.say("this trace is closed: no step will be added")
         else:
             self.viewer.follow()
+            self._facts = self.loader.facts
+            self._show_all()
             is_alone = self._facts.state == "unclosed"
             self.go_to(self.loader.total - 1, "no recorder writes here now" if is_alone else "")
 
     def on_trace_grew(self) -> None:
         """New steps, or the writer is gone."""
-        was_last = self.row >= self.steps.total - 1
+        was_last = self.listed.index_of(self.row) >= self.steps.total - 1
         before, self._facts = self._facts.state, self.loader.facts
+        self.hunt.find_listed()
         self._lay_out()
         if self._facts.state != before:
             is_gone = self._facts.state == "unclosed"
@@ -239,9 +254,9 @@ class StepsScreen(MovingScreen):
 
     # --- what Textual tells ---
 
-    def on_step_clicked(self, message: StepClicked) -> None:
+    def on_line_clicked(self, message: LineClicked) -> None:
         """The mouse points at a step."""
-        self.go_to(message.row)
+        self.go_to(self.listed.row_at(message.index))
 
     async def on_resize(self) -> None:
         """Lays everything out for this size."""
@@ -252,7 +267,7 @@ class StepsScreen(MovingScreen):
 
     async def _begin(self) -> None:
         """The list has its height."""
-        self.go_to(self.row, self._facts.problems[0] if self._facts.problems else "")
+        self.go_to(self.row, self._facts.problems[0] if self._facts.problems else self._first_word)
         self._show_detail()
         await self.start_taking_keys()
         self.viewer.is_drawn = True

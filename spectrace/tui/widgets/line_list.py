@@ -1,4 +1,4 @@
-"""The list of steps: a line is decoded and laid out when it comes into view."""
+"""A list of any length: a line is decoded and laid out when it comes into view."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from spectrace.tui.messages import StepClicked
+from spectrace.tui.messages import LineClicked
 from spectrace.tui.spans import Line
 from spectrace.tui.widgets.line_pane import ROLE_CLASSES, RoleStyles
 
 _MOST_CACHED = 2_000
 
 
-class StepList(ScrollView):
+class LineList(ScrollView):
     """Any number of lines, one of them under the cursor.
 
     Args:
@@ -123,17 +123,17 @@ class StepList(ScrollView):
         self._bring_into_view(self.cursor)
 
     def on_click(self, event: events.Click) -> None:
-        """Points at a step."""
-        self.post_message(StepClicked(self.top + event.y))
+        """Points at a line."""
+        self.post_message(LineClicked(self.top + event.y))
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         """Moves on."""
         event.stop()
         event.prevent_default()
-        self.post_message(StepClicked(self.cursor + 3))
+        self.post_message(LineClicked(self.cursor + 3))
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         """Moves back."""
         event.stop()
         event.prevent_default()
-        self.post_message(StepClicked(self.cursor - 3))
+        self.post_message(LineClicked(self.cursor - 3))

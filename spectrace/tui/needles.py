@@ -1,0 +1,165 @@
+"""What a reader looks for, told for whole chunks at once: a text, an id, or an expression.
+
+`needle_for` decides which of them was typed. A text or an id is found in columns, without decoding a step.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Protocol
+
+import numpy as np
+
+from spectrace.analysis.where import NAMES, Where, parse_where
+from spectrace.format.columns import Array, Column
+from spectrace.format.fields import LEAF_BY_PATH
+from spectrace.tui.loader import Loader, Piece
+
+_SEARCHED = ("proposal_ids", "emitted_ids")
+_NUMBERS = tuple(LEAF_BY_PATH[path].number for path in ("request", *_SEARCHED))
+_MOST_IDS = 1 << 22
+"""Ids from here on have no text: no vocabulary is that large."""
+_FIELD = "|".join(NAMES)
+_SIGN = r"(<|>|==|!=|\bin\b|\bnot\s+in\b)"
+_EXPRESSION = re.compile(rf"\b({_FIELD})\b\s*{_SIGN}|{_SIGN}=?\s*({_FIELD})\b|\bnot\s+({_FIELD})\b")
+"""A field beside a comparison, which no token text is."""
+
+
+class Needle(Protocol):
+    """Something to look for."""
+
+    text: str
+    """As it was typed."""
+
+    def rows_in(self, piece: Piece) -> Array:
+        """Numbers of the steps that match, ascending."""
+
+
+def needle_for(text: str, loader: Loader) -> Needle:
+    """The needle that a reader typed.
+
+    Raises:
+        UsageError: it is an expression, and a wrong one.
+    """
+    if _EXPRESSION.search(text):
+        return ExpressionNeedle(parse_where(text))
+    return TextNeedle(text, loader)
+
+
+class ExpressionNeedle:
+    """Steps that fulfil an expression such as ``accepted < 2 and position > 2048``."""
+
+    def __init__(self, where: Where) -> None:
+        self.text = where.text
+        self._matches = where.matches
+
+    def rows_in(self, piece: Piece) -> Array:
+        """Numbers of the steps that match, ascending."""
+        chunk = piece.chunk
+        found = [row for row in range(chunk.num_rows) if self._matches(chunk.step(row))]
+        return np.array(found, np.int64) + piece.row
+
+
+class AllBut:
+    """The steps that another needle does not match."""
+
+    def __init__(self, needle: Needle) -> None:
+        self.text = f"!{needle.text}"
+        self._needle = needle
+
+    def rows_in(self, piece: Piece) -> Array:
+        """Numbers of the steps that match, ascending."""
+        every = np.arange(piece.row, piece.row + piece.chunk.num_rows)
+        return np.setdiff1d(every, self._needle.rows_in(piece), assume_unique=True)
+
+
+class Within:
+    """The steps that a needle matches among those that another one does."""
+
+    def __init__(self, needle: Needle, among: Needle) -> None:
+        self.text = needle.text
+        self._needles = needle, among
+
+    def rows_in(self, piece: Piece) -> Array:
+        """Numbers of the steps that match, ascending."""
+        first, second = (needle.rows_in(piece) for needle in self._needles)
+        return np.intersect1d(first, second, assume_unique=True)
+
+
+class TextNeedle:
+    """What is looked for: a text within a token or a request name, or a token id.
+
+    Lower case finds upper case too, as in less; a number finds the id, and texts with these digits.
+
+    Args:
+        text: what is looked for.
+        loader: where texts and names come from.
+        only_id: look for this token id and nothing else; `text` is what is shown.
+    """
+
+    def __init__(self, text: str, loader: Loader, *, only_id: int | None = None) -> None:
+        self.text = text
+        self._loader = loader
+        self._fold = text == text.lower()
+        self._is_text = only_id is None
+        typed = int(text) if text.isdecimal() and len(text) < 19 else None
+        self._id = typed if self._is_text else only_id
+        self._known = np.zeros(0, np.bool_)
+        self._matches = np.zeros(0, np.bool_)
+        self._requests: dict[str, bool] = {}
+
+    def rows_in(self, piece: Piece) -> Array:
+        """Numbers of the steps that match, ascending."""
+        found = np.zeros(piece.chunk.num_rows, np.bool_)
+        columns = piece.chunk.columns(*_NUMBERS)
+        for path in _SEARCHED:
+            if path in columns:
+                self._mark(columns[path], found)
+        if "request" in columns and self._is_text:
+            self._mark_requests(columns["request"], piece, found)
+        return found.nonzero()[0] + piece.row
+
+    def _mark_requests(self, column: Column, piece: Piece, found: Array) -> None:
+        for number in np.unique(column.values).tolist():
+            name = self._loader.request_name(piece, number)
+            if name not in self._requests:
+                self._requests[name] = self._is_in(name)
+            if self._requests[name]:
+                rows = np.arange(len(found)) if column.present is None else column.present.nonzero()[0]
+                found[rows[column.values == number]] = True
+
+    def _mark(self, column: Column, found: Array) -> None:
+        hits = self._matching(column.values)
+        if not hits.any():
+            return
+        rows = np.arange(len(found)) if column.present is None else column.present.nonzero()[0]
+        slots = np.repeat(rows, column.lengths[0])
+        if column.known is not None:
+            slots = slots[column.known]
+        found[slots[hits]] = True
+
+    def _matching(self, ids: Array) -> Array:
+        """Which of the ids match, each text looked at once."""
+        if not len(ids):
+            return np.zeros(0, np.bool_)
+        if not self._is_text:
+            only: Array = ids == self._id
+            return only
+        sound = (ids >= 0) & (ids < _MOST_IDS)
+        safe = np.where(sound, ids, 0).astype(np.int64)
+        self._grow(int(safe.max()) + 1)
+        for new in set(safe[~self._known[safe]].tolist()):
+            self._known[new] = True
+            text = self._loader.raw_token(new)
+            self._matches[new] = new == self._id or (text is not None and self._is_in(text))
+        matching: Array = self._matches[safe] & sound
+        return matching if self._id is None else matching | (ids == self._id)
+
+    def _grow(self, size: int) -> None:
+        if size > len(self._known):
+            more = np.zeros(max(size, 2 * len(self._known)) - len(self._known), np.bool_)
+            self._known = np.concatenate([self._known, more])
+            self._matches = np.concatenate([self._matches, more])
+
+    def _is_in(self, text: str) -> bool:
+        return self.text in (text.lower() if self._fold else text)

@@ -1,0 +1,71 @@
+"""Causes found, cleared and not checked, as lines; and how many steps they were judged from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from spectrace.analysis.diagnosis import Cleared, Finding, NotChecked
+from spectrace.analysis.diagnosis.verdict import Outcome
+from spectrace.format.text import visible
+from spectrace.tui.pages.page import PageLine
+from spectrace.tui.pages.paragraphs import line, paragraph
+from spectrace.tui.spans import Role, Span, left
+
+FIRST_STEPS = 1_000_000
+"""Steps that a page about the whole run reads; more would take longer than a reader waits."""
+_ROLES: dict[str, Role] = {"certain": "rejected", "strong": "warning", "hint": "strong"}
+
+
+def finding_lines(finding: Finding, width: int) -> Iterator[PageLine]:
+    """Strength and id, what it is, what to do, where to look."""
+    row = finding.steps[0] if finding.steps else None
+    label = Span(left(finding.strength.value, 8) + " ", _ROLES[finding.strength.value])
+    yield line(label, Span(visible(finding.id, limit=60), "strong"), row=row)
+    yield from paragraph(visible(finding.summary, limit=400), width, indent=9, row=row)
+    yield from paragraph(
+        visible(finding.advice, limit=400), width, first=Span("next: ", "dim"), indent=9, row=row
+    )
+    if row is not None:
+        steps = ", ".join(f"{step:,}" for step in finding.steps)
+        words = f"first steps {steps}; Enter goes to {row:,}"
+        yield from paragraph(words, width, indent=9, role="dim", row=row)
+
+
+def cleared_lines(items: Iterable[Cleared], width: int) -> Iterator[PageLine]:
+    """Each rule once, with what its first answer saw."""
+    first: dict[str, str] = {}
+    for item in items:
+        first.setdefault(rule_of(item.id), item.summary)
+    for rule, summary in first.items():
+        mark = Span(f"cleared  {visible(rule, limit=24)}: ", "accepted")
+        yield from paragraph(visible(summary, limit=200), width, first=mark, hang=9)
+
+
+def not_checked_lines(items: Iterable[NotChecked], width: int) -> Iterator[PageLine]:
+    """Each question, why it is open, and what would answer it."""
+    for item in items:
+        words = visible(item.reason, limit=160)
+        words += f"; {visible(item.how, limit=160)}" if item.how else ""
+        mark = Span(f"open     {visible(item.id, limit=40)}: ", "dim")
+        yield from paragraph(words, width, first=mark, hang=9)
+
+
+def outcome_lines(outcomes: Sequence[Outcome], width: int) -> Iterator[PageLine]:
+    """The answers of a few rules, findings first."""
+    for outcome in outcomes:
+        if isinstance(outcome, Finding):
+            yield from finding_lines(outcome, width)
+    yield from cleared_lines((item for item in outcomes if isinstance(item, Cleared)), width)
+    yield from not_checked_lines((item for item in outcomes if isinstance(item, NotChecked)), width)
+
+
+def bound_lines(total: int, width: int, command: str) -> Iterator[PageLine]:
+    """Says so where only the first steps were read, and which command reads all."""
+    if total > FIRST_STEPS:
+        words = f"From the first {FIRST_STEPS:,} of {total:,} steps; {command} reads all."
+        yield from paragraph(words, width, role="warning")
+
+
+def rule_of(id_: str) -> str:
+    """First part of an id."""
+    return id_.partition("/")[0]
