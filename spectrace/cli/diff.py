@@ -195,7 +195,8 @@ def _values(at: Difference, tokens: _Tokens) -> str:
 def _fork(fork: Fork, kind: Kind) -> str:
     at = fork.difference
     where = f"{visible(at.request[0], limit=20)} at token {at.token}"
-    told = f"{number(kind.requests)} {_plural(kind.requests, 'text parts', 'texts part')}. {where}: {_verdict(fork)}"
+    parted = _plural(kind.requests, "text parts", "texts part")
+    told = f"{number(kind.requests)} {parted}. {where}: {_verdict(fork)}"
     judged = sum(fork.judged.values())
     if judged > 1:
         tally = ", ".join(f"{number(count)} {_VERDICTS[name]}" for name, count in fork.judged.items())
