@@ -100,7 +100,7 @@ def _ask(facts: Facts) -> Iterator[Outcome]:
             yield from _withheld(answers, "the trace holds values that are no numbers")
             continue
         if fault is not None and rule.after_structural:
-            yield from _withheld(answers, f"not judged while {fault.id} stands")
+            yield from _withheld(answers, f"left open while {fault.id} stands, which may explain it")
             continue
         yield from answers
         for answer in answers:

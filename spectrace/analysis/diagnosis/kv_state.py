@@ -14,6 +14,7 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
 from spectrace.format.records import Run
@@ -130,7 +131,7 @@ def _target(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
         words = "the committed length" if usual == 0 else "one token less"
         yield Cleared(
             id="kv-state/target-length",
-            summary=f"the target's cache holds {words} in all {total:,} steps",
+            summary=f"the target's cache holds {words} in {count_of(total, 'step')}",
         )
         return
     steps = sorted(step for offset in wrong for step in tally.offset_steps[offset].steps)
@@ -186,7 +187,7 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     if not (over | under).any():
         yield Cleared(
             id="kv-state/over-trimmed",
-            summary=f"the draft's cache keeps its distance in all {int(seen.sum()):,} requests",
+            summary=f"the draft's cache keeps its distance in {count_of(int(seen.sum()), 'request')}",
             evidence={"largest_change": int(np.abs(growth).max(initial=0)), "n": tally.draft_steps},
         )
 

@@ -16,6 +16,7 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
 
@@ -180,8 +181,8 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
     else:
         yield Cleared(
             id="positions/shifted",
-            summary=f"the draft starts at committed length {usual:+d} in all {total:,} steps and goes up "
-            "by one",
+            summary=f"the draft starts at committed length {usual:+d} in {count_of(total, 'step')}, and goes "
+            "up by one",
             evidence={"first_position_less_committed": usual, "n": total},
         )
 

@@ -10,6 +10,7 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
 
@@ -212,7 +213,8 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
         )
     else:
         yield Cleared(
-            id="processors/under-applied", summary=f"fed what was committed in all {tally.steps:,} steps"
+            id="processors/under-applied",
+            summary=f"fed what was committed in {count_of(tally.steps, 'step')}",
         )
     if not tally.masked_steps:
         yield facts.not_recorded("processors/mask-skipped", "record whether each position was masked", "mask")

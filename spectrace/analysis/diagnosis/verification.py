@@ -272,7 +272,8 @@ def _sampled_verdict(facts: Facts, tally: VerifierTally) -> Iterator[Outcome]:
     if full.trials < MIN_STEPS:
         yield NotChecked(
             id="verification",
-            reason=f"{full.trials:,} judged tokens are too few for a rate, {MIN_STEPS} are needed",
+            reason=f"{full.trials:,} tokens that the target looked at are too few for a rate, "
+            f"{MIN_STEPS} are needed",
         )
         return
     if tally.refused_drawn:
