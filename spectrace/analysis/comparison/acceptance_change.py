@@ -62,8 +62,9 @@ class AcceptanceChange:
 
     @property
     def is_shown(self) -> bool:
-        """Whether any of the three overall numbers differs by more than its interval."""
-        return any(m.change is not None and m.change.is_shown for m in self.overall)
+        """Whether any number differs by more than its interval."""
+        measures = (*self.overall, *self.positions)
+        return any(measure.change is not None and measure.change.is_shown for measure in measures)
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for JSON."""

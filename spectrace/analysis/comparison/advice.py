@@ -52,15 +52,23 @@ def _of_inputs(found: Comparison) -> Iterator[str]:
             "spectrace diagnose says of each trace which."
         )
     if any(not match.is_same for match in found.taps):
-        yield (
-            "The drafts are fed other states: compare the declared layers and what an id counts; "
-            "spectrace diagnose says of each trace whether layer or form is wrong."
-        )
+        yield f"The drafts are fed other states: {_of_taps(found)}"
     if fields & {"method", "draft.id"}:
         if found.first_differences.kinds["proposal"].differing:
             yield "These are different drafts: other proposals are no fault."
     elif any(field.startswith("draft.fingerprints.") for field in fields):
         yield "The drafts hold other weights: spectrace check names what a checkpoint lacks."
+
+
+def _of_taps(found: Comparison) -> str:
+    if any(match.shift for match in found.taps):
+        return (
+            "compare the layers declared, and whether an id counts inputs or outputs. "
+            "spectrace diagnose says which trace is off."
+        )
+    if any(match.is_scaled for match in found.taps):
+        return "look for a norm or a scale that one run applies. spectrace diagnose says which trace is off."
+    return "compare layers, norms and precision. spectrace diagnose says which trace is off."
 
 
 def _of_fork(fork: Fork) -> str:
