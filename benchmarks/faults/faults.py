@@ -207,7 +207,7 @@ _DRAFT = (
     _statistical(
         "residual-swapped",
         "the residual of the draft's layer is the normed state where the raw one is meant",
-        "tap-form/feedback-norm",
+        "tap-form/feedback-norm tap-form/training-gap",
         draft_run.swapped_residual,
     ),
     _statistical(

@@ -31,6 +31,7 @@ from spectrace.analysis.diagnosis import (
     tap_layer,
     tap_rows,
     tokenizer,
+    training_gap,
     tree,
     verification,
     vocab_map,
@@ -92,6 +93,7 @@ RULES: tuple[Rule, ...] = (
         id="batch", judge=batch.judge, tallies=(batch.RowTally,), is_statistical=True, after_structural=True
     ),
     Rule(id="window", judge=window.judge_length, is_statistical=True, after_structural=True),
+    Rule(id="tap-form", judge=training_gap.judge, is_statistical=True, after_structural=True),
     Rule(id="drift", judge=drift.judge, tallies=(drift.UptimeTally,), is_statistical=True),
     Rule(
         id="workload",

@@ -1,4 +1,4 @@
-"""Do the hidden states belong to the tokens they are said to? Rows beside the reference of their neighbours."""
+"""Do the hidden states belong to the tokens they are said to? Rows beside their neighbours' reference."""
 
 from __future__ import annotations
 
