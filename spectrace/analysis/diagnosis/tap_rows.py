@@ -26,7 +26,7 @@ Prints = Mapping[int, Mapping[int, Array]]
 
 def judge(facts: Facts) -> Iterator[Outcome]:
     """Rows that match the reference of the token before or after, and not that of their own."""
-    prints = _prints(facts.references)
+    prints = reference_prints(facts.references)
     tally = facts.of(TapTally)
     for taps in tally.rows.values():
         own = [
@@ -55,7 +55,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         return
 
 
-def _prints(references: Sequence[Reference]) -> Prints:
+def reference_prints(references: Sequence[Reference]) -> Prints:
+    """The rows of all reference forwards."""
     found: dict[int, dict[int, Array]] = {}
     for reference in references:
         for row in filter(None, reference.rows):
