@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from pathlib import Path
 
 from benchmarks.faults import matrix
@@ -13,30 +14,39 @@ HERE = Path(__file__).parent
 
 
 def main() -> None:
-    """Runs what was chosen and prints the table; a whole run also writes RESULTS.md."""
+    """Runs what was chosen and prints the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="beginnings of names")
     parser.add_argument("--seeds", type=int, default=3, help="runs of each case")
-    parser.add_argument("--resume", type=Path, metavar="FILE", help="keep results here, and go on from there")
-    parser.add_argument("--write", action="store_true", help="write RESULTS.md")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="DIR",
+        help="keep the traces here; those that are there are not made again",
+    )
+    parser.add_argument("--write", action="store_true", help="put the table into RESULTS.md")
     chosen = parser.parse_args()
-    known = {} if chosen.resume is None else matrix.stored(chosen.resume)
-    results = []
-    for case in matrix.chosen(chosen.only):
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = chosen.keep or Path(scratch)
+        folder.mkdir(parents=True, exist_ok=True)
+        results = []
         for seed in range(chosen.seeds):
-            result = known.get((case.name, seed))
-            if result is None:
-                result = matrix.run(case, seed)
-                if chosen.resume is not None:
-                    matrix.append(chosen.resume, result)
-            listed = ", ".join(f"{id_} ({strength})" for strength, id_ in result.findings) or "nothing"
-            print(f"{case.name} {seed}: {result.verdict}; {listed}", file=sys.stderr, flush=True)
-            results.append(result)
+            for case in matrix.chosen(chosen.only):
+                result = matrix.run(case, seed, folder)
+                listed = ", ".join(f"{id_} ({strength})" for strength, id_ in result.findings) or "nothing"
+                line = f"{result.name} {seed}: {result.verdict}; {listed} [{result.seconds:.0f} s]"
+                print(line, file=sys.stderr, flush=True)
+                results.append(result)
     page = markdown(results)
     print(page)
     if chosen.write:
-        text = (HERE / "PREFACE.md").read_text(encoding="utf-8") + "\n" + page
-        (HERE / "RESULTS.md").write_text(text, encoding="utf-8")
+        (HERE / "RESULTS.md").write_text(f"{_preface()}\n{page}", encoding="utf-8")
+
+
+def _preface() -> str:
+    """What RESULTS.md says before the first table: written by hand, and kept."""
+    text = (HERE / "RESULTS.md").read_text(encoding="utf-8")
+    return text.partition("\n| what | count")[0].rstrip() + "\n"
 
 
 if __name__ == "__main__":

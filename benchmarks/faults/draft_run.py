@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
-from benchmarks.faults.rig import Rig, swapped
+from benchmarks.faults.rig import Rig, prompts_of, swapped
 from spectrace_eagle3 import decoder as loop
 from spectrace_eagle3.proposal import Proposal, propose
 from spectrace_eagle3.rows import DraftRows, Node
@@ -141,6 +141,13 @@ def with_rows(rows: type[DraftRows]) -> Any:
             rig.eagle3(out)
 
     return record
+
+
+def poisoned(rig: Rig, out: Path) -> None:
+    """Enough requests to have some of either kind."""
+    Poisoned.made = 0
+    with swapped(loop, DraftRows=Poisoned):
+        rig.eagle3(out, prompts=prompts_of(rig.seed, 20))
 
 
 def windowed(rig: Rig, out: Path) -> None:

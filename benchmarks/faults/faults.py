@@ -207,7 +207,7 @@ _DRAFT = (
     _statistical(
         "residual-swapped",
         "the residual of the draft's layer is the normed state where the raw one is meant",
-        "tap-form/feedback-norm",
+        "tap-form/feedback-norm tap-form/training-gap",
         draft_run.swapped_residual,
     ),
     _statistical(
@@ -280,7 +280,7 @@ _DRAFT = (
         "draft-kv-poisoned",
         "one request in four finds garbage in its prompt's rows of the draft's cache",
         "kv-state/poisoned",
-        draft_run.with_rows(draft_run.Poisoned),
+        draft_run.poisoned,
     ),
     _structural("draft-nan", "one row of the draft's LM head is NaN", "nonfinite/values", draft_run.nan_head),
 )
@@ -288,15 +288,15 @@ _DRAFT = (
 _VERIFIER = (
     _structural(
         "target-kv-long",
-        "the first rejected row stays in the target's cache",
+        "the first rejected row of each step stays in the target's cache",
         "kv-state/target-length",
-        verifying.with_kept(verifying.one_more),
+        verifying.with_cache(verifying.OffCache),
     ),
     _structural(
         "target-kv-short",
-        "after a rejection the last accepted row is cut from the target's cache too",
+        "after each rejection the last accepted row is cut from the target's cache too",
         "kv-state/target-length",
-        verifying.with_kept(verifying.one_fewer),
+        verifying.with_cache(verifying.ShortCache),
     ),
     _statistical(
         "sampler-ignores-q",
@@ -308,7 +308,7 @@ _VERIFIER = (
         "acceptance-biased",
         "draft tokens are accepted with 2 p / q",
         "verification/biased",
-        verifying.with_verifier(verifying.twice_as_often, temperature=TEMPERATURE),
+        verifying.with_verifier(verifying.twice_as_often, 40, temperature=1.2),
     ),
     _structural(
         "recovered-from-p",
@@ -320,7 +320,7 @@ _VERIFIER = (
         "temperature-skipped",
         "the verifier compares with the target's distribution before temperature (0.5)",
         "verification/biased",
-        verifying.with_verifier(verifying.without_temperature, temperature=0.5),
+        verifying.with_verifier(verifying.without_temperature, 40, temperature=0.5),
     ),
     _statistical(
         "draft-hotter-than-q",

@@ -1,16 +1,16 @@
-"""Runs the lists, asks `diagnose`, counts what was named: results that can be stored and shown."""
+"""Runs the lists, asks `diagnose`, counts what was named."""
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 import spectrace
-from benchmarks.faults.faults import FAULTS, Fault
+from benchmarks.faults.faults import FAULTS, Fault, Record
 from benchmarks.faults.healthy import HEALTHY, Healthy
 from benchmarks.faults.rig import Rig
 from spectrace.analysis.diagnosis import Diagnosis, Strength, diagnose
@@ -31,20 +31,18 @@ class Result:
     seconds: float
 
 
-def run(case: Fault | Healthy, seed: int) -> Result:
-    """Records one run and diagnoses it."""
-    started = time.process_time()
-    with tempfile.TemporaryDirectory() as folder:
-        rig, out = Rig(seed, Path(folder)), Path(folder) / "run.spectrace"
-        case.record(rig, out)
-        with spectrace.open(out) as trace:
-            if case.control is None:
-                found = diagnose(trace)
-            else:
-                beside = Path(folder) / "control.spectrace"
-                case.control(rig, beside)
-                with spectrace.open(beside) as control:
-                    found = diagnose(trace, control=control)
+def run(case: Fault | Healthy, seed: int, folder: Path) -> Result:
+    """Records one run, unless the folder has it already, and diagnoses it."""
+    trace_path, seconds = _recorded(case.record, seed, folder, case.name)
+    with ExitStack() as opened:
+        trace = opened.enter_context(spectrace.open(trace_path))
+        control = None
+        if case.control is not None:
+            beside, more = _recorded(case.control, seed, folder, f"{case.name}-control")
+            control, seconds = opened.enter_context(spectrace.open(beside)), seconds + more
+        started = time.process_time()
+        found = diagnose(trace, control=control)
+        seconds += time.process_time() - started
     expected = case.expected if isinstance(case, Fault) else None
     return Result(
         name=case.name,
@@ -53,8 +51,20 @@ def run(case: Fault | Healthy, seed: int) -> Result:
         findings=[(finding.strength.value, finding.id) for finding in found.findings],
         steps=found.measured["proposals"],
         alpha1=found.measured["alpha1"].value,
-        seconds=time.process_time() - started,
+        seconds=seconds,
     )
+
+
+def _recorded(record: Record, seed: int, folder: Path, name: str) -> tuple[Path, float]:
+    """The trace of a run, and the processor time that recording took."""
+    out, cost = folder / f"{name}-{seed}.spectrace", folder / f"{name}-{seed}.seconds"
+    if not cost.exists():
+        out.unlink(missing_ok=True)
+        with tempfile.TemporaryDirectory() as scratch:
+            started = time.process_time()
+            record(Rig(seed, Path(scratch)), out)
+            cost.write_text(f"{time.process_time() - started:.2f}", encoding="utf-8")
+    return out, float(cost.read_text(encoding="utf-8"))
 
 
 def _judged(found: Diagnosis, expected: Sequence[str] | None) -> str:
@@ -75,18 +85,3 @@ def chosen(names: Iterable[str]) -> Iterator[Fault | Healthy]:
     for case in (*FAULTS, *HEALTHY):
         if not wanted or case.name.startswith(wanted):
             yield case
-
-
-def append(path: Path, result: Result) -> None:
-    """Stores a result as a line of JSON."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(asdict(result)) + "\n")
-
-
-def stored(path: Path) -> dict[tuple[str, int], Result]:
-    """Results of a run that was interrupted."""
-    if not path.exists():
-        return {}
-    lines = path.read_text(encoding="utf-8").splitlines()
-    results = [Result(**json.loads(line)) for line in lines]
-    return {(result.name, result.seed): result for result in results}

@@ -31,7 +31,7 @@ torch.set_num_threads(1)
 
 NUM_PROMPTS = 16
 NEW_TOKENS = 96
-ENOUGH_STEPS, ENOUGH_PROMPTS = 320, 8
+ENOUGH_STEPS, ENOUGH_PROMPTS = 230, 8
 """Of a run that accepts little, the last prompts are left out."""
 FIRST_SEED = 10_000
 """Documents of these seeds are not those that the models were trained on."""

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from benchmarks.faults.rig import Rig, swapped
-from spectrace_eagle3 import DynamicTree, Eagle3Decoder
+from benchmarks.faults.rig import Rig, prompts_of, swapped
+from spectrace_eagle3 import DynamicTree
 from spectrace_eagle3 import decoder as loop
 from spectrace_eagle3.proposal import Proposal
 from spectrace_eagle3.rows import DraftRows, Node
 from spectrace_eagle3.sampling import Sampler
+from spectrace_eagle3.target import Target
 from spectrace_eagle3.verify import Decision, verify
 
 Verify = Callable[[Proposal, Tensor, Sampler, Tensor], Decision]
@@ -22,12 +23,21 @@ TREE = DynamicTree(topk=4, depth=4, num_nodes=12)
 TEMPERATURE = 0.8
 
 
-def with_verifier(verifier: Verify, **options: Any) -> Callable[[Rig, Path], None]:
-    """A recording with another verifier."""
+def with_verifier(
+    verifier: Verify, num_prompts: int | None = None, **options: Any
+) -> Callable[[Rig, Path], None]:
+    """A recording with another verifier.
+
+    Args:
+        verifier: decides.
+        num_prompts: where rates need more of them than usual.
+        options: of the run.
+    """
 
     def record(rig: Rig, out: Path) -> None:
+        more = {"prompts": prompts_of(rig.seed, num_prompts)} if num_prompts else {}
         with swapped(loop, verify=verifier):
-            rig.eagle3(out, **options)
+            rig.eagle3(out, **more, **options)
 
     return record
 
@@ -197,24 +207,38 @@ def sees_siblings(rig: Rig, out: Path) -> None:
 # --- the target's cache ----------------------------------------------------------------------------
 
 
-def with_kept(change: Callable[[Sequence[int], int], Sequence[int]]) -> Callable[[Rig, Path], None]:
-    """A recording in which other rows of the target's cache are kept."""
+class OffCache(Target):
+    """Keeps one row more or fewer after each rejection, and reckons from there."""
 
-    def make(*args: Any, **options: Any) -> Eagle3Decoder:
-        decoder = Eagle3Decoder(*args, **options)
-        target = decoder._target
-        keep = target.keep
-        target.keep = lambda rows: keep(change(rows, target.length))  # type: ignore[method-assign]
-        return decoder
+    more = 1
+    _lag = 0
+    """Rows held less rows meant."""
 
-    return lambda rig, out: rig.eagle3(out, decoder=make)
+    def reset(self) -> None:
+        """Begins a new sequence."""
+        super().reset()
+        self._lag = 0
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Leaves these rows, moved by what was kept wrongly before."""
+        kept = [*range(max(0, self._lag)), *(row + self._lag for row in rows if row + self._lag >= 0)]
+        if kept[-1] + 1 < self.length:
+            kept = [*kept, kept[-1] + 1] if self.more > 0 else kept[:-1]
+            self._lag += self.more
+        super().keep(kept)
 
 
-def one_more(rows: Sequence[int], length: int) -> Sequence[int]:
-    """Keeps the first rejected row."""
-    return [*rows, rows[-1] + 1] if rows[-1] + 1 < length else rows
+class ShortCache(OffCache):
+    """Cuts one row too many after each rejection."""
+
+    more = -1
 
 
-def one_fewer(rows: Sequence[int], length: int) -> Sequence[int]:
-    """Drops the last accepted row after a rejection."""
-    return rows[:-1] if rows[-1] + 1 < length else rows
+def with_cache(cache: type[Target]) -> Callable[[Rig, Path], None]:
+    """A recording with another cache of the target."""
+
+    def record(rig: Rig, out: Path) -> None:
+        with swapped(loop, Target=cache):
+            rig.eagle3(out)
+
+    return record

@@ -24,6 +24,8 @@ _CONVENTIONS = (0, -1)
 _UNSEEN = np.iinfo(np.int64).min
 _DEAD_STEPS = 50
 _ALIVE = 0.3
+_CHANCE = 0.05
+"""alpha1 of garbage: now and then it meets a frequent word."""
 _LAGS_SHOWN = 16
 
 
@@ -213,10 +215,18 @@ def _lag_finding(
     )
 
 
+def _is_dead(proposals: Array, first: Array) -> Array:
+    """[requests] nothing accepted; or, where several stand apart from all others, chance hits only."""
+    alpha = first / np.maximum(proposals, 1)
+    hardly = (proposals >= _DEAD_STEPS) & (alpha <= _CHANCE)
+    between = (proposals >= _DEAD_STEPS) & (alpha > _CHANCE) & (alpha < _ALIVE)
+    return hardly if hardly.sum() > 1 and not between.any() else (first == 0) & (proposals > 0)
+
+
 def _poisoned(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     sample = facts.sample
     proposals, first = sample.request_proposals.values, sample.request_first.values
-    dead = (proposals >= _DEAD_STEPS) & (first == 0)
+    dead = (proposals >= _DEAD_STEPS) & _is_dead(proposals, first)
     hits = np.zeros(len(proposals), np.int64)
     hits[: len(tally.hits.values)] = tally.hits.values[: len(hits)]
     others = Share(int(first[~dead].sum()), int(proposals[~dead].sum()))

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block, Values
+from spectrace.analysis.diagnosis.calibration import judge_calibration
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.output_law import judge_law
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
@@ -276,9 +277,11 @@ def _sampled_verdict(facts: Facts, tally: VerifierTally) -> Iterator[Outcome]:
             f"{MIN_STEPS} are needed",
         )
         return
-    if tally.refused_drawn:
-        yield _drawn_again(tally)
-    yield from _rate_verdict(tally, full)
+    found: list[Outcome] = [_drawn_again(tally)] if tally.refused_drawn else []
+    found += _rate_verdict(tally, full)
+    if not any(isinstance(outcome, Finding) for outcome in found):
+        found = list(judge_calibration(facts)) or found
+    yield from found
     yield from judge_law(facts)
 
 
