@@ -179,7 +179,8 @@ class Eagle3Head(nn.Module):
         self.rotary = LlamaRotaryEmbedding(layer)
 
     def fuse(self, taps: Tensor) -> Tensor:
-        """The target's states as one: [taps, n, target_hidden_size] -> [n, hidden_size]."""
+        """The target's states as one: [taps, n, target_hidden_size] in any dtype -> [n, hidden_size]."""
+        taps = taps.to(self.fc.weight.dtype)
         if self.config.fc_norm:
             taps = torch.stack([norm(tap) for norm, tap in zip(self.fc_norm, taps, strict=True)])
         joined = taps.transpose(0, 1).flatten(1)  # [n, taps * target_hidden_size]
