@@ -16,6 +16,7 @@ from transformers import LlamaConfig
 from spectrace.checkpoint.config import Config
 from spectrace.errors import CheckpointError
 
+_MOST_LAYERS = 64
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -85,11 +86,15 @@ def read_config(path: Path, raw: Config, tensor_names: Collection[str]) -> HeadC
                 return value
         return default
 
+    num_layers = config.integer("num_hidden_layers") or 1
+    if not 0 < num_layers <= _MOST_LAYERS:
+        raise CheckpointError(path, f"config.json says {num_layers:,} layers; a draft has a few")
+
     return HeadConfig(
         layer=_layer_config(path, config),
         rope_declared=_declared_rope(config),
         window_declared=_window(config),
-        num_layers=config.integer("num_hidden_layers") or 1,
+        num_layers=num_layers,
         draft_vocab_size=config.integer("draft_vocab_size"),
         target_hidden_size=config.integer("target_hidden_size"),
         # Absent from the speculators format it means true: vLLM 0.33.0
@@ -181,7 +186,12 @@ def _layer_config(path: Path, config: Config) -> LlamaConfig:
     missing = [name for name in _SIZES if not config.integer(name)]
     if missing:
         raise CheckpointError(path, f"config.json does not say {', '.join(missing)}")
-    return LlamaConfig(**{key: config.at(key) for key in (*_LAYER_KEYS, *_ROPE_KEYS) if config.has(key)})
+    given = {key: config.at(key) for key in (*_LAYER_KEYS, *_ROPE_KEYS) if config.has(key)}
+    try:
+        return LlamaConfig(**given)
+    except Exception as error:  # transformers judges settings in many ways
+        what = f"config.json is refused by transformers: {error.__cause__ or error}"
+        raise CheckpointError(path, " ".join(what.split())[:300]) from error
 
 
 def _window(config: Config) -> int:

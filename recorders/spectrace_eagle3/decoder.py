@@ -19,7 +19,7 @@ from spectrace_eagle3.proposal import Proposal, propose
 from spectrace_eagle3.rows import DraftRows
 from spectrace_eagle3.sampling import Sampler
 from spectrace_eagle3.target import Forward, Target
-from spectrace_eagle3.tree import Chain, Plan
+from spectrace_eagle3.tree import Chain, Plan, check_plan
 from spectrace_eagle3.verify import Decision, verify
 
 
@@ -76,6 +76,7 @@ class Eagle3Decoder:
         eos_ids: Sequence[int] = (),
         faults: Faults = HEALTHY,
     ) -> None:
+        check_plan(plan, len(draft.vocab.table))
         break_draft(draft, faults)
         self.model = model
         self.draft = draft
@@ -105,7 +106,11 @@ class Eagle3Decoder:
         Args:
             prompt_ids: at least one token.
             max_new_tokens: where to stop, unless the text ends before.
+
+        Raises:
+            UsageError: the prompt is empty, or holds an id that the target lacks.
         """
+        self._target.check(prompt_ids, max_new_tokens)
         draft = DraftRows(self.draft.head, self.draft.vocab.table, self.faults)
         self._target.reset()
         done = self._prefill(list(prompt_ids), max_new_tokens)

@@ -7,6 +7,7 @@ imported here, and a wrong path or option is refused before one is.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -243,6 +244,8 @@ def model_folder(given: str) -> Path:
         RecorderError: there is, and it holds no model.
     """
     folder = Path(given)
+    if not folder.is_dir() and os.path.lexists(folder):
+        raise RecorderError(f"{shown(given)}: is no folder that can be read")
     if not folder.is_dir():
         raise UsageError(
             f"{shown(given)}: no such folder; spectrace downloads nothing, this does: "

@@ -219,6 +219,12 @@ def test_both_usual_types_are_fine(dtype: Any) -> None:
     assert map_findings(check(checkpoint(D2T.astype(dtype), T2D))) == {}
 
 
+def test_a_map_of_two_axes_is_named() -> None:
+    """Its entries may be right; loaders compare shapes."""
+    report = check(checkpoint(D2T.reshape(2, 4), T2D, draft_vocab=8))
+    assert map_findings(report) == {"vocab-map/dtype": Strength.STRONG}
+
+
 def test_a_length_that_does_not_fit_is_named() -> None:
     """Against the rows of the head, and the mask against the target."""
     report = check(checkpoint(D2T, T2D, draft_vocab=9))

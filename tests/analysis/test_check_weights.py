@@ -188,6 +188,13 @@ def test_shapes_of_another_model_are_certain(tmp_path: Path) -> None:
     assert "layers.0.mlp.gate_proj.weight is [24, 16], expected [99, 16]" in summary(report, "weights/shape")
 
 
+def test_a_weight_of_one_axis_is_no_matrix(tmp_path: Path) -> None:
+    """Whatever its size: fc takes rows and columns."""
+    flat = {"fc.weight": head_tensors(8)["fc.weight"].reshape(-1)}
+    finding = next(f for f in check(write_draft(tmp_path, changes=flat)).findings if f.id == "weights/shape")
+    assert "fc.weight is [" in finding.summary
+
+
 def test_packed_weights_without_their_declaration_are_certain(tmp_path: Path) -> None:
     """And a declaration without packed weights is a hint."""
     packed = {

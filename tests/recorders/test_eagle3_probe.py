@@ -224,6 +224,23 @@ def test_normed_states_are_told_from_un_normed_ones(run: Probe, tmp_path: Path) 
     assert all(tap["normed"] and tap["boundary"] == tap["declared"] for tap in taps)
 
 
+@pytest.mark.parametrize("plan", [Chain(4), DynamicTree(3, 4, 10)])
+def test_nothing_drifts_up_to_the_models_limit(run: Probe, tmp_path: Path, plan: Any) -> None:
+    """After hundreds of rollbacks both caches hold what a fresh reading of the text would."""
+    path = tmp_path / "run.spectrace"
+    draft = load_draft(spectrace_demo.eagle3_path(), bundled_target())
+    with (
+        Eagle3Decoder(bundled_target(), draft, plan) as decoder,
+        Eagle3Recorder(path, decoder, strict=True) as recorder,
+    ):
+        recorder.generate(prompt_ids(3), 512 - len(prompt_ids(3)))
+    first = json.loads(run(path, "--json")[1])["rows"][0]
+    assert first["same"][0] == first["same"][1] > 400
+    assert first["apart"] < 1e-4
+    with spectrace.open(path) as trace:
+        assert {step.position - step.draft_kv_length for step in trace if step.draft_kv_length} == {1}
+
+
 def test_states_of_another_recording_are_refused(run: Probe, tmp_path: Path) -> None:
     """A file left over from an earlier run of the same name would mislead."""
     trace = _record(tmp_path / "run.spectrace", (0,), states=3)

@@ -14,6 +14,8 @@ from spectrace.analysis.draft.parts import missing_modules
 from spectrace.analysis.draft.tensor_values import count, judge_precision, judge_values, listed
 from spectrace.checkpoint.records import Checkpoint
 
+_PLAIN = ("F64", "F32", "F16", "BF16")
+
 
 def judge_weights(facts: DraftFacts, draft: Checkpoint, rows: Sequence[LoadRow]) -> Iterator[Outcome]:
     """Every answer about weights."""
@@ -176,9 +178,11 @@ def _of_shapes(facts: DraftFacts) -> Iterator[Outcome]:
     wrong = []
     for name, wanted in _wanted_shapes(facts, hidden).items():
         shape = facts.shape(name)
-        if shape is None or len(shape) != len(wanted):
+        if shape is None or facts.tensors[name].dtype not in _PLAIN:
             continue
-        if any(size is not None and size != have for size, have in zip(wanted, shape)):
+        if len(shape) != len(wanted) or any(
+            size is not None and size != have for size, have in zip(wanted, shape)
+        ):
             needed = ", ".join("any" if size is None else str(size) for size in wanted)
             wrong.append(f"{name} is {list(shape)}, expected [{needed}]")
     if wrong:
@@ -202,6 +206,7 @@ def _wanted_shapes(facts: DraftFacts, hidden: int) -> Mapping[str, tuple[int | N
     keys = groups * head if groups and head else None
     inner = config.integer("intermediate_size")
     wanted: dict[str, tuple[int | None, ...]] = {"norm.weight": (hidden,)}
+    wanted["fc.weight"] = (hidden, None)
     wanted["lm_head.weight"] = (None, hidden)
     wanted["embed_tokens.weight"] = (None, hidden)
     for layer in range(facts.num_layers):
