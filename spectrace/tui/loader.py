@@ -117,6 +117,7 @@ class Loader:
 
     def held_step(self, row: int) -> Step | None:
         """The same with every field read, for a screen that is drawn later; None when it is damaged."""
+        self.keep_going()
         with self._lock:
             step = self._trace.steps.get(row)
             return None if step is None else held(step)

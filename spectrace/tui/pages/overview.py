@@ -60,7 +60,7 @@ def gather(loader: Loader, row: int) -> Overview:
             run=trace.run,
             counts=trace.counts,
             series=series_of(trace),
-            diagnosis=diagnose(trace, first_steps=FIRST_STEPS),
+            diagnosis=diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
             gaps=trace.gaps,
             problems=tuple(trace.problems),
         )
@@ -118,7 +118,7 @@ def _metrics(counts: Counts, width: int) -> Iterator[PageLine]:
         return
     for metric in METRICS:
         name = metric.name.replace("_", " ")
-        bonus = ", target's own counted" if metric.name == "accept_length" else ""
+        bonus = ", bonus included" if metric.name == "accept_length" else ""
         yield line(
             Span(left(name, 27) + " "),
             Span(right(ratio(metric.value(counts), 3), 7), "strong"),

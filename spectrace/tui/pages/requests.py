@@ -40,7 +40,7 @@ class RequestsFacts:
 def gather(loader: Loader, row: int) -> RequestsFacts:
     """Reads ids of the first steps."""
     with loader.opened_again() as trace:
-        found = list(break_down(trace, "request", first_steps=FIRST_STEPS))
+        found = list(break_down(trace, "request", loader.keep_going, first_steps=FIRST_STEPS))
         counts, total = trace.counts, len(trace)
     rows = worst_first(found)[:MOST_ROWS]
     return RequestsFacts(

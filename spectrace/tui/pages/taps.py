@@ -48,7 +48,7 @@ class TapsFacts:
 def gather(loader: Loader, row: int) -> TapsFacts:
     """Reads fingerprints of the first requests, and lengths of the first steps."""
     with loader.opened_again() as trace:
-        facts = collect(trace, [TapTally, CourseTally], first_steps=FIRST_STEPS)
+        facts = collect(trace, [TapTally, CourseTally], loader.keep_going, FIRST_STEPS)
         total = len(trace)
     rows = tap_rows(facts)
     by_index = facts.of(TapTally).by_index

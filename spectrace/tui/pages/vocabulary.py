@@ -55,7 +55,7 @@ class VocabularyFacts:
 def gather(loader: Loader, row: int) -> VocabularyFacts:
     """Reads ids of the first steps."""
     with loader.opened_again() as trace:
-        facts = collect(trace, [MapTally, CoverageTally], first_steps=FIRST_STEPS)
+        facts = collect(trace, [MapTally, CoverageTally], loader.keep_going, FIRST_STEPS)
         total = len(trace)
     tally, coverage = facts.of(MapTally), facts.of(CoverageTally)
     missed = coverage.most_missed(_MOST_MISSED)

@@ -1,0 +1,103 @@
+"""The overview names the cause of every fault sample, and says what ran and how it went."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from spectrace import TraceWriter
+from spectrace.analysis.diagnosis import diagnose
+from spectrace.analysis.series import EXACT_ROWS
+from spectrace.testing import write_trace
+from spectrace.tui.pages import overview
+from tests.tui.pages.showing import flat, lines_of, shown
+from tests.tui.traces import made_step
+
+FAULTS = {
+    "eagle3-map-as-direct": "certain  vocab-map/offset-read-as-direct",
+    "eagle3-taps-shifted": "certain  tap-layer/shifted",
+    "eagle3-taps-normed": "certain  tap-form/norm",
+    "eagle3-no-midlayer": "certain  weights/not-loaded",
+    "eagle3-feedback-normed": "hint     tap-form/feedback-norm",
+    "eagle3-draft-kv-kept": "certain  kv-state/not-trimmed",
+    "eagle3-positions-shifted": "certain  positions/shifted",
+    "eagle3-random-head": "certain  draft-head/not-loaded",
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_cause_stands_at_the_top(name: str, sample_traces: Path) -> None:
+    """The fault that was put into a sample is the first finding, with its strength as a word."""
+    assert shown("overview", sample_traces / f"{name}.spectrace").splitlines()[1].strip() == FAULTS[name]
+
+
+def test_enter_on_a_finding_leads_to_its_first_witness(sample_traces: Path) -> None:
+    """Every line of a finding carries the step that shows it first."""
+    lines = lines_of("overview", sample_traces / "eagle3-map-as-direct.spectrace")
+    assert [line.row for line in lines[1:6]] == [1] * 5
+
+
+def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where nothing is found the page says that this proves nothing, and what could not be checked."""
+    monkeypatch.setattr(
+        "spectrace.tui.pages.overview.diagnose",
+        lambda trace, **options: replace(diagnose(trace, **options), findings=[]),
+    )
+    text = flat("overview", sample_traces / "eagle3.spectrace")
+    assert "Nothing found. That is no proof of health" in text
+    assert "cleared tap-layer: each tap matches its boundary" in text
+    assert "open cost/below-break-even: no baseline.token_ns; record times" in text
+
+
+def test_metrics_say_what_they_count(sample_traces: Path) -> None:
+    """Accept length says that the target's own token is in it, every position has its counts."""
+    text = flat("overview", sample_traces / "eagle3.spectrace")
+    assert "accept length 4.053 1 + accepted / proposals, bonus included" in text
+    assert "alpha1 0.895" in text
+    assert "89.5 % 17 of 19 c 0.895" in text
+    assert "highest 5.00 tokens per step" in text
+
+
+def test_the_header_in_words(sample_traces: Path) -> None:
+    """Engine, models, draft size, verification and sampling stand on the page."""
+    text = flat("overview", sample_traces / "eagle3-tree.spectrace", width=200)
+    assert "engine spectrace_eagle3 0.1.0" in text
+    assert "target spectrace_demo/target, vocabulary 1,280, 8 layers, 192 wide" in text
+    assert "trees: top-k 4, depth 4, nodes 12" in text
+    assert "verification greedy, keeps the target's distribution" in text
+    assert "sampling temperature 0" in text
+
+
+def test_what_the_recorder_could_not_get_has_its_reason(sample_traces: Path) -> None:
+    """A field that the engine hides is listed with the recorder's reason."""
+    text = flat("overview", sample_traces / "draft-sampled.spectrace")
+    assert "draft_positions: transformers does not report where the draft was run" in text
+
+
+def test_lost_and_unclosed_are_said(sample_traces: Path, tmp_path: Path) -> None:
+    """A trace without an end says so, and steps that were dropped are counted with the reason."""
+    assert "state ended without closing" in flat("overview", sample_traces / "killed.spectrace")
+    path = tmp_path / "gap.spectrace"
+    with TraceWriter(path, {}, strict=True) as writer:
+        writer.step(made_step(0))
+        writer.gap(lost=7, reason="queue full")
+    assert "lost 7 steps: queue full" in flat("overview", path)
+
+
+def test_a_long_trace_says_how_much_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beyond the bound the page says of how many steps the causes are, and which command reads all."""
+    monkeypatch.setattr(overview, "FIRST_STEPS", 50)
+    monkeypatch.setattr("spectrace.tui.pages.outcomes.FIRST_STEPS", 50)
+    path = write_trace(tmp_path / "long.spectrace", ({"step": row} for row in range(60)))
+    assert "From the first 50 of 60 steps; spectrace diagnose reads all." in flat("overview", path)
+
+
+def test_the_course_of_a_long_trace_comes_from_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More steps than are looked at one by one are drawn from groups, without reading them."""
+    path = write_trace(tmp_path / "long.spectrace", ({"step": row} for row in range(EXACT_ROWS + 1)))
+    monkeypatch.setattr("spectrace.analysis.series._rows", None)
+    assert "lowest 1.00, highest 1.00 tokens per step" in flat("overview", path)

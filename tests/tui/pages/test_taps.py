@@ -1,0 +1,68 @@
+"""The page of the taps shows a shifted layer, another form and a jump, and says what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from spectrace.testing import write_trace
+from tests.tui.pages.showing import flat, lines_of, shown
+
+
+def test_shifted_layers_are_named(sample_traces: Path) -> None:
+    """Each tap says which boundary it is and which one the draft expects."""
+    text = flat("taps", sample_traces / "eagle3-taps-shifted.spectrace")
+    assert "tap-layer/shifted" in text
+    assert "B(2) B(2) B(3) 1.000 0.960" in text
+    assert "looks like B(3), the draft expects B(2)" in text
+
+
+def test_a_norm_is_seen_in_the_length(sample_traces: Path) -> None:
+    """Normed states point the right way and are much shorter than the reference's."""
+    text = flat("taps", sample_traces / "eagle3-taps-normed.spectrace")
+    assert "tap-form/norm" in text
+    assert "B(5) B(5) B(5) 1.000 1.000 1.345 14.442 0.09" in text
+    assert "its length is 0.09 times the reference's" in text
+
+
+def test_healthy_taps_have_no_remark(sample_traces: Path) -> None:
+    """Right boundary, right length: nothing is marked."""
+    text = flat("taps", sample_traces / "eagle3.spectrace")
+    assert "B(5) B(5) B(5) 1.000 1.000 14.442 14.442 1.00" in text
+    assert "looks like" not in text
+    assert "^" not in text
+    assert "float32" in text
+
+
+def test_a_jump_is_seen_and_led_to(tmp_path: Path) -> None:
+    """One step with states eight times as long stands out, and Enter on its tap goes there."""
+    steps = [
+        {
+            "step": at,
+            "taps": [{"boundary": 3, "shape": [1, 8], "dtype": "f16", "rms": 8.0 if at == 7 else 1.0}],
+        }
+        for at in range(12)
+    ]
+    path = write_trace(tmp_path / "t.spectrace", steps)
+    strips = [line for line in shown("taps", path).splitlines() if "█" in line]
+    assert strips[0] == "B(3)    ▄▄▄▄▄▄▄█▄▄▄▄"
+    assert "farthest from it at step 7: 8.00 times" in flat("taps", path)
+    assert 7 in {line.row for line in lines_of("taps", path)}
+
+
+def test_no_taps_says_what_brings_them(sample_traces: Path) -> None:
+    """A trace without fingerprints names the recorder's option."""
+    text = flat("taps", sample_traces / "minimal-v1.spectrace")
+    assert "taps is not recorded: TransformersRecorder(taps=[...])" in text
+
+
+def test_no_reference_says_what_brings_it(sample_traces: Path) -> None:
+    """Without a reference forward no boundary is guessed."""
+    text = flat("taps", sample_traces / "draft-greedy.spectrace")
+    assert "No boundary can be matched: reference is not recorded: spectrace record --reference" in text
+
+
+def test_values_that_are_no_numbers_are_counted(tmp_path: Path) -> None:
+    """A tap with NaN is marked."""
+    tap = {"boundary": 3, "shape": [1, 8], "dtype": "f16", "rms": float("nan"), "nonfinite": 4}
+    path = write_trace(tmp_path / "t.spectrace", [{"taps": [tap]}, {"taps": [tap]}])
+    assert "^ 2 rows with NaN or infinite values" in flat("taps", path)
