@@ -108,9 +108,9 @@ class Listed:
         return self._loader.total if self.filter is None else len(self.filter.rows)
 
     def row_at(self, index: int) -> int:
-        """Number of the step at a place of the list, the nearest one for a place outside."""
+        """Number of the step at a place of the list, the nearest one for a place outside; 0 of none."""
         index = max(0, min(index, len(self) - 1))
-        return index if self.filter is None else self.filter.rows[index]
+        return self.filter.rows[index] if self.filter is not None and self.filter.rows else index
 
     def index_of(self, row: int) -> int:
         """Place of a step, or of the nearest one that is listed after it, else of the last."""

@@ -55,6 +55,8 @@ class Driven:
     def is_reading(self) -> bool:
         """A thread beside the app is at work."""
         screen = self.app.screen
+        if isinstance(screen, PageScreen) and screen._early is not None:
+            return True
         works = [self.app._diagnosing, *([screen.gathering] if isinstance(screen, PageScreen) else [])]
         return any(work._thread is not None and work._thread.is_alive() for work in works)
 

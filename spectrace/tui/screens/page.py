@@ -144,9 +144,14 @@ class PageScreen(AskingScreen):
     # --- keys ---
 
     async def take_key(self, event: events.Key) -> None:
-        """Keys wait for the lines that they move in; those that lead away do not."""
+        """Keys wait for the lines that they move in; one that leads away does not.
+
+        Behind others a letter may be part of a text that waits with them, so that only Esc and Ctrl-C
+        are certain not to be.
+        """
         key = self.viewer.by_key.get(event.key)
-        if self._early is not None and key is not None and key.id in _AT_ONCE:
+        is_alone = not self._early or event.key in ("escape", "ctrl+c")
+        if self._early is not None and key is not None and key.id in _AT_ONCE and is_alone:
             self._early = []
             await self.run_key(key)
         else:
@@ -190,6 +195,7 @@ class PageScreen(AskingScreen):
         """Stops the reading, else forgets the search, else goes back."""
         self.taken_count()
         if self.gathering.stop():
+            self._early = None
             self.say("stopped: this screen is not complete")
         elif self.needle:
             self.needle = ""

@@ -14,13 +14,17 @@ from spectrace.tui.widgets.line_pane import LinePane
 
 
 def found_keys(keys: tuple[Key, ...], text: str) -> list[Key]:
-    """The keys of which each word of a text is in the id, the command or the description."""
+    """The keys of which each word of a text is in the id, the command or the description.
+
+    Those whose command begins with the text come first.
+    """
     words = text.lower().split()
-    return [
+    found = [
         key
         for key in keys
         if all(word in f"{key.id} {key.command} {key.description}".lower() for word in words)
     ]
+    return sorted(found, key=lambda key: not (words and key.command.startswith(words[0])))
 
 
 class PaletteScreen(KeyScreen):
