@@ -73,7 +73,7 @@ def _config(config: dict[str, Any], before: int, head_dim: int) -> dict[str, Any
     """
     parameters = config.get("rope_parameters")
     theta = (parameters or config).get("rope_theta", 10000.0) ** (head_dim / before)
-    changed = {"head_dim": head_dim}
+    changed: dict[str, Any] = {"head_dim": head_dim}
     for name in ("dtype", "torch_dtype"):
         if name in config:
             changed[name] = "float32"

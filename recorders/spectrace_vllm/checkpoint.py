@@ -1,4 +1,4 @@
-"""The draft's checkpoint beside the draft as vLLM loaded it: which weights have no source, and which no place.
+"""The draft's checkpoint beside the draft that vLLM loaded: weights without a source, or without a place.
 
 vLLM's loader of EAGLE-3 heads does not say (its `load_weights` returns nothing), so the names are compared
 here. Reads headers and the vocabulary map only.

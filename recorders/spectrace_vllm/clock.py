@@ -25,7 +25,7 @@ class Moment:
         """Nanoseconds to a later moment; on a GPU only once both marks are passed."""
         if self.mark is None or later.mark is None:
             return later.host_ns - self.host_ns
-        return round(self.mark.elapsed_time(later.mark) * 1e6)
+        return int(self.mark.elapsed_time(later.mark) * 1e6)
 
 
 def now(device: torch.device) -> Moment:

@@ -68,7 +68,7 @@ class Engine:
 
     @property
     def boundaries(self) -> tuple[int, ...] | None:
-        """k of B(k) of the states that the draft is fed, as the target itself holds them.
+        """The k of B(k) of the states that the draft is fed, as the target itself holds them.
 
         Source: vLLM 0.32.0 model_executor/models/interfaces.py, ``EagleModelMixin``: id L is taken before
         layer L runs, ids are sorted and given once.
@@ -185,7 +185,7 @@ def _draft(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     if engine.draft is None or engine.draft_config is None:
         return None
     config = engine.draft_config
-    facts = _model(engine.speculative.draft_model_config)
+    facts = _model(getattr(engine.speculative, "draft_model_config", None))
     declared = None if checkpoint is None else _declared_rope(checkpoint)
     return facts | {
         "vocab_size": getattr(config, "draft_vocab_size", None) or facts["vocab_size"],
@@ -260,7 +260,7 @@ def _fingerprint(weight: Tensor) -> Facts:
 
 
 def _map(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
-    """vLLM reads d2t as offsets, always; without one in the checkpoint zeros stay."""
+    """The map as vLLM has it: it reads d2t as offsets, always; without one zeros stay."""
     table = engine.map
     if table is None:
         return {"applied": "identity"} if engine.draft is not None else None

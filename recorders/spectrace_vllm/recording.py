@@ -279,7 +279,12 @@ class Recording:
         self.writer.steps(0, self._joiner.take)
 
     def proposing(self, batch: int, first: Callable[[], Tensor | None]) -> Moment:
-        """The drafter begins; `first` gives the row of each request in its first forward, once it is known."""
+        """The drafter begins.
+
+        Args:
+            batch: B requests.
+            first: gives the row of each request in the drafter's first forward, once it is known.
+        """
         if self._watch is not None:
             self._watch.begin(batch, first)
         return now(self._device)

@@ -140,7 +140,8 @@ class Fingerprints:
 
 def rms(rows: Tensor) -> Tensor:
     """Root mean square over the last axis."""
-    return torch.linalg.vector_norm(rows, dim=-1).div_(rows.shape[-1] ** 0.5)
+    norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
+    return norms.div_(rows.shape[-1] ** 0.5)
 
 
 def on_device(indices: Array, device: torch.device) -> Tensor:
