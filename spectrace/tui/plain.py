@@ -17,7 +17,7 @@ from spectrace.tui.summary import empty_lines, header_line, help_lines
 _BEFORE, _AFTER = 5, 15
 """Steps of the list around the cursor; every other screen is printed whole."""
 _DETAIL = 200
-_RULE = re.compile("─{2,}")
+_RULE = re.compile("─{2,} ?")
 
 
 def plain_lines(loader: Loader, name: str, row: int, width: int, *, is_ascii: bool = False) -> Iterator[str]:

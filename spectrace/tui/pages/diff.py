@@ -22,7 +22,7 @@ from spectrace.format.records import Step, held
 from spectrace.format.text import visible
 from spectrace.tui.figures import number_of, ratio
 from spectrace.tui.loader import Loader
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
 from spectrace.tui.pages.texts import Texts, step_texts, texts_of
 from spectrace.tui.spans import Span
@@ -257,14 +257,3 @@ def _headers(found: Comparison, width: int) -> Iterator[PageLine]:
     rest = len(found.headers) - _MOST_HEADERS
     if rest > 0:
         yield from paragraph(f"and {rest:,} more: spectrace diff --json lists them", width, role="dim")
-
-
-DIFF = Page(
-    id="diff",
-    title="Diff",
-    key="C",
-    description="another trace of the same prompts beside this one",
-    gather=gather,
-    lines=lines,
-    follows_cursor=True,
-)
