@@ -71,7 +71,7 @@ def run(
 
 
 def eagle3(out: Path, *, tree: bool = False, **faults: Any) -> None:
-    """Records the bundled EAGLE-3 head in the reference decoder, and a plain forward of the first prompt.
+    """Records the bundled EAGLE-3 head in the reference decoder, and a plain forward over each prompt.
 
     Args:
         out: trace to write.
@@ -95,8 +95,8 @@ def eagle3(out: Path, *, tree: bool = False, **faults: Any) -> None:
         Eagle3Decoder(target, draft, plan, eos_ids=eos_ids, faults=Faults(**faults)) as decoder,
         Eagle3Recorder(out, decoder, tokenizer=tokenizer, strict=True, run=names) as recorder,
     ):
-        for number, prompt in enumerate(spectrace_demo.prompts()[:2]):
-            recorder.generate(tokenizer(prompt).input_ids, NEW_TOKENS, reference=number == 0)
+        for prompt in spectrace_demo.prompts()[:2]:
+            recorder.generate(tokenizer(prompt).input_ids, NEW_TOKENS, reference=True)
 
 
 def killed(out: Path) -> None:

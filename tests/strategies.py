@@ -84,8 +84,8 @@ taps = st.builds(
 )
 draft_inputs = st.builds(
     lambda known, unknown: {**unknown, **known},
-    st.fixed_dictionaries({}, optional={"rms": numbers}),
-    _unknown(frozenset(("rms", "extra"))),
+    st.fixed_dictionaries({}, optional={"rms": numbers, "token_position": counts}),
+    _unknown(frozenset(("rms", "token_position", "extra"))),
 )
 nonfinites = st.builds(
     lambda known, unknown: {**unknown, **known},
@@ -176,7 +176,8 @@ references = st.fixed_dictionaries(
             ),
             max_size=2,
         ),
-    }
+    },
+    optional={"request": names},
 )
 
 

@@ -93,6 +93,9 @@ def read_checkpoint(path: Path) -> DraftCheckpoint:
         raise CheckpointError(fault.file, fault.what, fault.tensor, fault.needs)
     if not found.config:
         raise CheckpointError(path, "holds no config.json, or an empty one")
+    if not found.tensors:
+        gguf = " (GGUF files are not read)" if any(path.glob("*.gguf")) else ""
+        raise CheckpointError(path, f"holds no weights that can be read{gguf}")
     tensors = _load(path, found)
     tables = {name: tensors.pop(name) for name in _TABLES if name in tensors}
     return DraftCheckpoint(

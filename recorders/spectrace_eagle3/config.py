@@ -16,6 +16,7 @@ from transformers import LlamaConfig
 from spectrace.checkpoint.config import Config
 from spectrace.errors import CheckpointError
 
+_MOST_LAYERS = 64
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 
 
@@ -41,6 +42,8 @@ class HeadConfig:
     """The draft's transformer layers: attention, MLP, rotary settings."""
     rope_declared: dict[str, Any]
     """Rotary settings as config.json writes them."""
+    window_declared: int
+    """Tokens that the checkpoint lets a layer see; 0 for all. This decoder shows it all."""
     num_layers: int
     draft_vocab_size: int | None
     """None where config.json does not say; the LM head or d2t does."""
@@ -83,10 +86,15 @@ def read_config(path: Path, raw: Config, tensor_names: Collection[str]) -> HeadC
                 return value
         return default
 
+    num_layers = config.integer("num_hidden_layers") or 1
+    if not 0 < num_layers <= _MOST_LAYERS:
+        raise CheckpointError(path, f"config.json says {num_layers:,} layers; a draft has a few")
+
     return HeadConfig(
         layer=_layer_config(path, config),
         rope_declared=_declared_rope(config),
-        num_layers=config.integer("num_hidden_layers") or 1,
+        window_declared=_window(config),
+        num_layers=num_layers,
         draft_vocab_size=config.integer("draft_vocab_size"),
         target_hidden_size=config.integer("target_hidden_size"),
         # Absent from the speculators format it means true: vLLM 0.33.0
@@ -178,7 +186,18 @@ def _layer_config(path: Path, config: Config) -> LlamaConfig:
     missing = [name for name in _SIZES if not config.integer(name)]
     if missing:
         raise CheckpointError(path, f"config.json does not say {', '.join(missing)}")
-    return LlamaConfig(**{key: config.at(key) for key in (*_LAYER_KEYS, *_ROPE_KEYS) if config.has(key)})
+    given = {key: config.at(key) for key in (*_LAYER_KEYS, *_ROPE_KEYS) if config.has(key)}
+    try:
+        return LlamaConfig(**given)
+    except Exception as error:  # transformers judges settings in many ways
+        what = f"config.json is refused by transformers: {error.__cause__ or error}"
+        raise CheckpointError(path, " ".join(what.split())[:300]) from error
+
+
+def _window(config: Config) -> int:
+    """As transformers reads it: a size counts unless it is switched off."""
+    is_off = config.flag("use_sliding_window") is False
+    return 0 if is_off else config.integer("sliding_window") or 0
 
 
 def _declared_rope(config: Config) -> dict[str, Any]:

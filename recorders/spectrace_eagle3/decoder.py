@@ -19,7 +19,7 @@ from spectrace_eagle3.proposal import Proposal, propose
 from spectrace_eagle3.rows import DraftRows
 from spectrace_eagle3.sampling import Sampler
 from spectrace_eagle3.target import Forward, Target
-from spectrace_eagle3.tree import Chain, Plan
+from spectrace_eagle3.tree import Chain, Plan, check_plan
 from spectrace_eagle3.verify import Decision, verify
 
 
@@ -33,6 +33,8 @@ class Round:
     """Committed length before: index of the first token that is verified."""
     proposal: Proposal | None
     """None for the prompt, and where no token beyond the target's own is wanted."""
+    read_positions: Sequence[int | None] = ()
+    """Per depth, index of the token that the draft read; None where it is none of those near by."""
     logits: Tensor
     """[K+1, vocab_size] of the target as it gave them, single precision."""
     taps: Tensor
@@ -46,7 +48,7 @@ class Round:
     """What was committed."""
     stop: str | None
     target_kv_length: int
-    """Tokens in the target's cache, the proposal's not counted."""
+    """Tokens in the target's cache, the last committed one counted and the proposal's not."""
     started_ns: int
     drafted_ns: int
     ended_ns: int
@@ -74,6 +76,7 @@ class Eagle3Decoder:
         eos_ids: Sequence[int] = (),
         faults: Faults = HEALTHY,
     ) -> None:
+        check_plan(plan, len(draft.vocab.table))
         break_draft(draft, faults)
         self.model = model
         self.draft = draft
@@ -103,7 +106,11 @@ class Eagle3Decoder:
         Args:
             prompt_ids: at least one token.
             max_new_tokens: where to stop, unless the text ends before.
+
+        Raises:
+            UsageError: the prompt is empty, or holds an id that the target lacks.
         """
+        self._target.check(prompt_ids, max_new_tokens)
         draft = DraftRows(self.draft.head, self.draft.vocab.table, self.faults)
         self._target.reset()
         done = self._prefill(list(prompt_ids), max_new_tokens)
@@ -151,6 +158,7 @@ class Eagle3Decoder:
         # The last token is the target's own, so one less is worth drafting.
         proposal = propose(draft, self.plan, min(self.plan.depth, left - 1), self.sampler)
         drafted = time.monotonic_ns()
+        cached = self._target.length + 1  # the last committed token is read with the proposal
         forward = self._verify(committed[-1], length, proposal)
         decision = verify(
             proposal, self.sampler.processed(forward.logits), self.sampler, self.draft.vocab.table
@@ -163,6 +171,7 @@ class Eagle3Decoder:
             number=number,
             position=length,
             proposal=proposal if proposal.nodes else None,
+            read_positions=_read_positions(committed, proposal),
             logits=forward.logits,
             taps=forward.taps[:, rows],
             tap_positions=range(length - 1, length - 1 + len(rows)),
@@ -170,7 +179,7 @@ class Eagle3Decoder:
             decision=decision,
             emitted=emitted,
             stop=stop,
-            target_kv_length=length,
+            target_kv_length=cached,
             started_ns=started,
             drafted_ns=drafted,
             ended_ns=time.monotonic_ns(),
@@ -188,6 +197,17 @@ class Eagle3Decoder:
             if token in self.eos_ids:
                 return list(ids[:number]), "eos"
         return list(ids[:left]), "length" if len(ids) >= left else None
+
+
+def _read_positions(committed: Sequence[int], proposal: Proposal) -> list[int | None]:
+    """Where the tokens that the draft read stand in the text, sought next to where they should."""
+    text = [*committed, *proposal.target_ids]
+    found = []
+    for depth, token in enumerate(proposal.token_ids):
+        meant = len(committed) - 1 + depth
+        near = (at for at in (meant, meant - 1, meant + 1) if 0 <= at < len(text) and text[at] == token)
+        found.append(next(near, None))
+    return found
 
 
 def generate_alone(

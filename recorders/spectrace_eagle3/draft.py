@@ -8,7 +8,7 @@ the trace.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from spectrace_transformers.taps import find_layers
 logger = logging.getLogger("spectrace")
 
 EMBEDDINGS, LM_HEAD = "embed_tokens.weight", "lm_head.weight"
+_DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+_MOST_MISSING = 64
+"""Times as many values as are there that may be missing: a layer left out, and no absurd size."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -66,20 +69,16 @@ def load_draft(path: Path, target: Any, boundaries: Sequence[int] | None = None)
     rows = _head_rows(checkpoint, len(target_head))
     vocab = map_vocabulary(checkpoint, rows, len(target_head))
     plan = plan_taps(path, config, num_taps, len(layers), None if boundaries is None else tuple(boundaries))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)  # what stays random is the same in every run
-        head = Eagle3Head(
-            config,
-            num_taps=num_taps,
-            target_hidden_size=target_size,
-            draft_vocab_size=rows,
-            fc_bias="fc.bias" in weights,
-        )
+    sizes = {"num_taps": num_taps, "target_hidden_size": target_size, "draft_vocab_size": rows}
+    head = _build(checkpoint, len(target_head), **sizes)
     shared = _share(checkpoint, head, target)
-    missing = _place(path, head, weights, shared)
+    missing = _place(head, weights, shared)
     head.to(target_head.device, target_head.dtype).eval().requires_grad_(False)
     if missing:
         logger.warning("%s: no weights for %s; they stay random", path, ", ".join(missing))
+    if vocab.source == "missing":
+        words = "%s: no d2t for %s of %s ids; draft ids are taken for target ids"
+        logger.warning(words, path, f"{rows:,}", f"{len(target_head):,}")
     return Draft(
         path=path,
         head=head,
@@ -91,11 +90,60 @@ def load_draft(path: Path, target: Any, boundaries: Sequence[int] | None = None)
     )
 
 
+def _build(checkpoint: DraftCheckpoint, target_vocab_size: int, **sizes: int) -> Eagle3Head:
+    """The network, once the sizes that config.json claims are found to be those of the tensors.
+
+    Args:
+        checkpoint: its files.
+        target_vocab_size: rows of the embeddings, where they are the target's.
+        sizes: for `Eagle3Head`.
+
+    Raises:
+        CheckpointError: they are not, or there is no such network.
+    """
+    path, config, weights = checkpoint.path, checkpoint.config, checkpoint.weights
+    options: dict[str, Any] = {**sizes, "fc_bias": "fc.bias" in weights}
+    if EMBEDDINGS not in weights:
+        if sizes["target_hidden_size"] != config.layer.hidden_size:
+            what = f"is missing, and the target's are {sizes['target_hidden_size']:,} wide"
+            raise CheckpointError(path, what, EMBEDDINGS)
+        options["num_embeddings"] = target_vocab_size
+    try:
+        with torch.device("meta"):  # takes no memory
+            places = Eagle3Head(config, **options).state_dict()
+    except Exception as error:  # transformers judges settings in many ways
+        what = f"config.json describes no draft that can be built ({type(error).__name__}: {error})"
+        raise CheckpointError(path, " ".join(what.split())[:300]) from error
+    _check_shapes(path, places, weights)
+    given = sum(weight.numel() for weight in weights.values())
+    missing = sum(place.numel() for name, place in places.items() if name not in weights)
+    missing -= places[EMBEDDINGS].numel() if EMBEDDINGS not in weights else 0
+    if missing > _MOST_MISSING * given:
+        what = f"config.json asks for {missing:,} values that are not there; the tensors hold {given:,}"
+        raise CheckpointError(path, what)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)  # what stays random is the same in every run
+        return Eagle3Head(config, **options)
+
+
+def _check_shapes(path: Path, places: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
+    for name, place in places.items():
+        weight = weights.get(name)
+        if weight is None:
+            continue
+        if weight.shape != place.shape:
+            what = f"has shape {list(weight.shape)}, config.json asks for {list(place.shape)}"
+            raise CheckpointError(path, what, name)
+        if weight.dtype not in _DTYPES:
+            kind = str(weight.dtype).removeprefix("torch.")
+            raise CheckpointError(path, f"is {kind}; quantized drafts are not run, dequantize it", name)
+
+
 def _num_taps(checkpoint: DraftCheckpoint, target_size: int) -> int:
-    fc = checkpoint.weights.get("fc.weight")
+    fc = _matrix(checkpoint, "fc.weight")
     if fc is None:
         return len(checkpoint.config.layer_ids or (0, 0, 0))
-    width = fc.shape[-1]
+    width = fc.shape[1]
     if width % target_size:
         what = f"takes {width:,} values, no multiple of the target's hidden size {target_size:,}"
         raise CheckpointError(checkpoint.path, what, "fc.weight")
@@ -103,12 +151,20 @@ def _num_taps(checkpoint: DraftCheckpoint, target_size: int) -> int:
 
 
 def _head_rows(checkpoint: DraftCheckpoint, target_vocab_size: int) -> int:
-    head = checkpoint.weights.get(LM_HEAD)
+    head = _matrix(checkpoint, LM_HEAD)
     if head is not None:
         return len(head)
     if checkpoint.d2t is not None:
         return len(checkpoint.d2t)
     return checkpoint.config.draft_vocab_size or target_vocab_size
+
+
+def _matrix(checkpoint: DraftCheckpoint, name: str) -> Tensor | None:
+    """A weight that must have rows and columns; None where it is missing."""
+    weight = checkpoint.weights.get(name)
+    if weight is not None and (weight.ndim != 2 or not weight.numel()):
+        raise CheckpointError(checkpoint.path, f"has shape {list(weight.shape)}, not rows and columns", name)
+    return weight
 
 
 def _share(checkpoint: DraftCheckpoint, head: Eagle3Head, target: Any) -> tuple[str, ...]:
@@ -117,9 +173,6 @@ def _share(checkpoint: DraftCheckpoint, head: Eagle3Head, target: Any) -> tuple[
     embeddings = target.get_input_embeddings().weight  # [target vocab, hidden]
     output = target.get_output_embeddings().weight
     if EMBEDDINGS not in checkpoint.weights:
-        if embeddings.shape[1] != head.config.layer.hidden_size:
-            what = f"is missing, and the target's are {embeddings.shape[1]:,} wide"
-            raise CheckpointError(checkpoint.path, what, EMBEDDINGS)
         head.embed_tokens.weight = torch.nn.Parameter(embeddings.detach())
         shared.append(EMBEDDINGS)
     if LM_HEAD not in checkpoint.weights and head.lm_head.weight.shape == output.shape:
@@ -128,15 +181,9 @@ def _share(checkpoint: DraftCheckpoint, head: Eagle3Head, target: Any) -> tuple[
     return tuple(shared)
 
 
-def _place(
-    path: Path, head: Eagle3Head, weights: dict[str, Tensor], shared: Sequence[str]
-) -> tuple[str, ...]:
+def _place(head: Eagle3Head, weights: dict[str, Tensor], shared: Sequence[str]) -> tuple[str, ...]:
     """Copies weights into the head; returns the names that nothing was found for."""
     places = head.state_dict()
-    for name, place in places.items():
-        if name in weights and weights[name].shape != place.shape:
-            what = f"has shape {list(weights[name].shape)}, config.json asks for {list(place.shape)}"
-            raise CheckpointError(path, what, name)
     known = {name: weights[name] for name in places if name in weights}
     head.load_state_dict(known, strict=False)
     return tuple(sorted(set(places) - set(known) - set(shared)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from importlib.metadata import version
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 import spectrace
+from spectrace.format.records import Draft as DraftRecord
 from spectrace_eagle3.decoder import Eagle3Decoder
 from spectrace_eagle3.draft import Draft
 from spectrace_eagle3.sampling import Sampler
@@ -90,6 +92,8 @@ def _draft_facts(draft: Draft, model: Any) -> Facts:
         "max_length": layer.max_position_embeddings,
         "rope": rope_facts(layer) or {},
         "rope_declared": head.config.rope_declared,
+        "window": 0,
+        "window_declared": head.config.window_declared,
         "parameters": {"missing": list(draft.missing), "unexpected": list(draft.unexpected)},
         "fingerprints": {name: fingerprint(weight) for name, weight in _weights(draft, model).items()},
     }
@@ -115,6 +119,30 @@ def fingerprint(weight: Tensor) -> Facts:
         "rms": float(held.float().pow(2).mean().sqrt()),
         "digest": "sha256:" + hashlib.sha256(data).hexdigest(),
     }
+
+
+def other_weights(draft: Draft, model: Any, recorded: DraftRecord) -> list[str]:
+    """Weights that a recorded run had otherwise than this draft, by their fingerprints.
+
+    In another dtype the bytes differ anyway; there RMS decides.
+
+    Args:
+        draft: as loaded.
+        model: the target.
+        recorded: of a trace's header.
+    """
+    is_same_dtype = recorded.dtype == _dtype(draft.head.fc.weight)
+    found = []
+    for name, weight in _weights(draft, model).items():
+        theirs, own = recorded.fingerprints.get(name), fingerprint(weight)
+        if theirs is None:
+            continue
+        is_same = theirs.rms is None or math.isclose(theirs.rms, own["rms"], rel_tol=0.01)
+        if is_same_dtype and theirs.digest is not None:
+            is_same = theirs.digest == own["digest"]
+        if not is_same:
+            found.append(name)
+    return found
 
 
 def _map_facts(draft: Draft) -> Facts:

@@ -16,6 +16,7 @@ from spectrace_eagle3.decoder import Eagle3Decoder, generate_alone
 from spectrace_eagle3.draft import load_draft
 from spectrace_eagle3.recorder import Eagle3Recorder
 from spectrace_eagle3.sampling import Sampler
+from spectrace_eagle3.states import states_path
 from spectrace_eagle3.tree import Chain, DynamicTree
 from spectrace_transformers.baseline import Output, compared, token_ns
 from spectrace_transformers.loading import be_quiet, encode, load_model, load_tokenizer
@@ -43,6 +44,7 @@ def generate(
     compare_baseline: bool = False,
     overwrite: bool = False,
     reference: bool = False,
+    states: int = 0,
     tree: tuple[int, int, int] | None = None,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> None:
@@ -67,7 +69,8 @@ def generate(
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
         overwrite: replace ``out``, once the models are loaded.
-        reference: also record one plain forward of the target over the first prompt.
+        reference: also record one plain forward of the target over each prompt and its output.
+        states: steps, from the first, whose raw states are written beside the trace.
         tree: draft a dynamic tree of (topk, depth, nodes) instead of a chain.
         on_progress: told how many tokens have been generated, of ``max_new_tokens`` per prompt and run.
 
@@ -96,15 +99,14 @@ def generate(
             plain.append(Output(ids, new_ids, watch.times_ns))
     if overwrite:
         out.unlink(missing_ok=True)
+        states_path(out).unlink(missing_ok=True)
     outputs: list[Output] = []
     with (
         Eagle3Decoder(model, head, plan, sampler=sampler, eos_ids=eos_ids) as decoder,
-        Eagle3Recorder(out, decoder, tokenizer=tokenizer) as recorder,
+        Eagle3Recorder(out, decoder, tokenizer=tokenizer, states=states) as recorder,
     ):
-        for number, ids in enumerate(inputs):
-            new_ids = recorder.generate(
-                ids, max_new_tokens, reference=reference and number == 0, on_emitted=watch.begin()
-            )
+        for ids in inputs:
+            new_ids = recorder.generate(ids, max_new_tokens, reference=reference, on_emitted=watch.begin())
             outputs.append(Output(ids, new_ids))
         if compare_baseline:
             found = compared(model, outputs, plain) if temperature == 0 else {}

@@ -149,6 +149,7 @@ class Eagle3Head(nn.Module):
         target_hidden_size: width of a tap.
         draft_vocab_size: rows of the LM head.
         fc_bias: whether fc has one.
+        num_embeddings: rows of the table of embeddings; as the config says by default.
     """
 
     def __init__(
@@ -159,13 +160,14 @@ class Eagle3Head(nn.Module):
         target_hidden_size: int,
         draft_vocab_size: int,
         fc_bias: bool = False,
+        num_embeddings: int | None = None,
     ) -> None:
         super().__init__()
         layer = config.layer
         size, eps = layer.hidden_size, layer.rms_norm_eps
         self.config = config
         self.norm_output = config.norm_output
-        self.embed_tokens = nn.Embedding(layer.vocab_size, size)
+        self.embed_tokens = nn.Embedding(num_embeddings or layer.vocab_size, size)
         if config.norm_before_fc:
             self.input_norm = RMSNorm(num_taps * target_hidden_size, eps)
         if config.fc_norm:
@@ -177,7 +179,8 @@ class Eagle3Head(nn.Module):
         self.rotary = LlamaRotaryEmbedding(layer)
 
     def fuse(self, taps: Tensor) -> Tensor:
-        """The target's states as one: [taps, n, target_hidden_size] -> [n, hidden_size]."""
+        """The target's states as one: [taps, n, target_hidden_size] in any dtype -> [n, hidden_size]."""
+        taps = taps.to(self.fc.weight.dtype)
         if self.config.fc_norm:
             taps = torch.stack([norm(tap) for norm, tap in zip(self.fc_norm, taps, strict=True)])
         joined = taps.transpose(0, 1).flatten(1)  # [n, taps * target_hidden_size]

@@ -7,34 +7,42 @@ they mean is for `spectrace.analysis.probing`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from spectrace.errors import UsageError
-from spectrace_eagle3.cache import DraftCache
+from spectrace.errors import CheckpointError, UsageError
+from spectrace.format.records import Run
 from spectrace_eagle3.draft import Draft, load_draft
+from spectrace_eagle3.facts import other_weights
+from spectrace_eagle3.faults import Faults
+from spectrace_eagle3.forced import ForcedRows
+from spectrace_eagle3.replay import Paths, Replay, Step, compare, paths_of
+from spectrace_eagle3.rows import DraftRows, Node
+from spectrace_eagle3.states import nearest_boundaries, read_states
 from spectrace_eagle3.target import Target, final_norm
 from spectrace_eagle3.variants import Variant, table_of, variants, varied
 from spectrace_transformers.loading import be_quiet, load_model, load_tokenizer
 from spectrace_transformers.taps import find_layers
 
-Step = tuple[int, Sequence[int], Sequence[float]]
-"""Committed length, proposed target ids, and log q of each or nothing."""
-Recorded = tuple[Sequence[int], int, Sequence[Step]]
-"""Token ids of a text, length of its prompt, and its steps."""
+Recorded = tuple[str, Sequence[int], int, Sequence[tuple[Any, ...]]]
+"""Name of a request, token ids of its text, length of its prompt, and its proposals: see `Step`."""
+
+_PART = 256
+"""Chains drafted at once: bounds the memory that attention takes."""
 
 
 @dataclass(slots=True)
 class _Text:
+    request: str
     ids: list[int]
     first: int
     """First row that is judged."""
-    steps: Sequence[Step]
+    steps: list[Step]
 
 
 @dataclass(slots=True)
@@ -44,11 +52,11 @@ class _Tally:
     right: list[int]
     """Per depth, hits of the target's pick."""
     judged: int = 0
-    same: int = 0
-    """Proposed tokens that the variant proposes too."""
-    proposed: int = 0
-    apart: float = 0.0
-    """Sum over those of the difference in log q, where it was recorded."""
+    replay: Replay = field(default_factory=Replay)
+
+    def shares(self) -> list[list[int]]:
+        """Per depth, hits and trials."""
+        return [[hits, self.judged] for hits in self.right]
 
 
 @dataclass(slots=True)
@@ -67,6 +75,8 @@ def probe(
     draft: Path,
     prompts: Sequence[str] = (),
     recorded: Sequence[Recorded] = (),
+    trace: Path | None = None,
+    run: Run | None = None,
     depth: int = 3,
     dtype: str = "auto",
     device: str | None = None,
@@ -79,6 +89,8 @@ def probe(
         draft: folder of an EAGLE-3 checkpoint.
         prompts: texts to read.
         recorded: texts of a trace and what was proposed in them.
+        trace: where it lies; raw states are looked for beside it.
+        run: its header.
         depth: tokens drafted after each position.
         dtype: auto (as the target's checkpoint says), or a torch dtype's name.
         device: a torch device; a GPU where there is one by default.
@@ -86,47 +98,133 @@ def probe(
 
     Returns:
         ``rows`` of {name, right: [[hits, trials] per depth], same: [hits, trials], apart}, the unchanged one
-        first, where ``apart`` is the mean difference in log q of the tokens that are the same; and
-        ``declared_accuracy`` of the checkpoint's training, or None.
+        first, where ``apart`` is the mean difference in log q of the tokens that are the same;
+        ``declared_accuracy`` of the checkpoint's training, or None; ``other_weights``, names of those that
+        the recorded run had otherwise; ``states``, the same accuracy on the raw states of the trace, or None.
 
     Raises:
-        CheckpointError: the draft cannot be read, or does not fit the target.
+        CheckpointError: the draft or the raw states cannot be read, or do not fit the target.
         UnsupportedEngine: the target cannot be loaded.
         UsageError: no text is long enough.
     """
     be_quiet()
     model = load_model(target, dtype, device)
     loaded = load_draft(draft, model)
-    texts = [_Text(list(ids), max(prompt - 2, 0), steps) for ids, prompt, steps in recorded]
+    texts = [
+        _Text(request, list(ids), max(prompt - 2, 0), [Step(*step) for step in steps])
+        for request, ids, prompt, steps in recorded
+    ]
     if prompts:
         tokenizer = load_tokenizer(target)
-        texts += [_Text(list(tokenizer(prompt).input_ids), 0, []) for prompt in prompts]
+        texts += [_Text("", list(tokenizer(prompt).input_ids), 0, []) for prompt in prompts]
+    _check_ids(texts, target, model.get_input_embeddings().weight.shape[0])
     texts = [text for text in texts if len(text.ids) >= text.first + depth + 2]
     if not texts:
         raise UsageError(f"probe: no text has the {depth + 2} tokens that drafting {depth} of them takes")
-    return _probed(model, loaded, texts, depth, on_progress)
+    states = {} if trace is None or run is None else read_states(trace, run.created)
+    found = _probed(model, loaded, texts, depth, _temperature(run), states, on_progress)
+    accuracy = loaded.head.config.training.get("first_position_accuracy")
+    names = [] if run is None or run.draft is None else other_weights(loaded, model, run.draft)
+    return {**found, "declared_accuracy": accuracy, "other_weights": names}
+
+
+def _check_ids(texts: Sequence[_Text], target: Path, vocab_size: int) -> None:
+    """A trace of another target has ids that this one lacks."""
+    for text in texts:
+        ids = [*text.ids, *(token for step in text.steps for token in step.token_ids)]
+        wrong = next((token for token in ids if not 0 <= token < vocab_size), None)
+        if wrong is not None:
+            what = f"has {vocab_size:,} ids; the trace holds id {wrong:,}, so it is of another target"
+            raise CheckpointError(target, what)
+
+
+def _temperature(run: Run | None) -> float | None:
+    """What the recorded tokens were drawn at; None where they are the most probable ones."""
+    if run is None or run.verification is None or run.verification.rule != "rejection_sampling":
+        return None
+    temperature = None if run.sampling is None else run.sampling.temperature
+    return temperature if temperature else 1.0
 
 
 def _probed(
-    model: Any, draft: Draft, texts: Sequence[_Text], depth: int, on_progress: Callable[[int, int], None]
+    model: Any,
+    draft: Draft,
+    texts: Sequence[_Text],
+    depth: int,
+    temperature: float | None,
+    states: Mapping[str, Tensor],
+    on_progress: Callable[[int, int], None],
 ) -> dict[str, Any]:
     layers = find_layers(model)
     assert layers is not None  # load_draft has found them
     readings = [_read(model, len(layers), text) for text in texts]
-    tried = variants(draft, len(layers))
+    has_chains = any(step.parents is None for text in texts for step in text.steps)
+    tried = variants(draft, len(layers), has_chains=has_chains)
     rows = []
     for done, variant in enumerate(tried, 1):
         tally = _Tally([0] * depth)
-        with varied(draft, variant, model):
+        with varied(draft, variant, model), torch.no_grad():
             for text, reading in zip(texts, readings, strict=True):
-                _judge(model, draft, variant, text, reading, tally)
-        right = [[hits, tally.judged] for hits in tally.right]
-        same = [tally.same, tally.proposed]
-        apart = tally.apart / tally.same if tally.same else None
-        rows.append({"name": variant.name, "right": right, "same": same, "apart": apart})
+                if variant.keeps_rejected:
+                    _replay_keeping(draft, text, reading, tally.replay, temperature)
+                else:
+                    rows_read = ForcedRows(draft, variant, text.ids, _taps(model, draft, variant, reading))
+                    _judge(rows_read, table_of(draft, variant), text, reading.picks, tally)
+                    _replay(rows_read, table_of(draft, variant), text, tally.replay, temperature)
+        replay = tally.replay
+        apart = replay.apart / replay.same if replay.same else None
+        rows.append(
+            {
+                "name": variant.name,
+                "right": tally.shares(),
+                "same": [replay.same, replay.proposed],
+                "apart": apart,
+            }
+        )
         on_progress(done, len(tried))
-    accuracy = draft.head.config.training.get("first_position_accuracy")
-    return {"rows": rows, "declared_accuracy": accuracy}
+    return {"rows": rows, "states": _on_states(model, draft, texts, readings, depth, states)}
+
+
+def _on_states(
+    model: Any,
+    draft: Draft,
+    texts: Sequence[_Text],
+    readings: Sequence[_Reading],
+    depth: int,
+    states: Mapping[str, Tensor],
+) -> dict[str, Any] | None:
+    """Accuracy with the states that the run fed the draft, beside that with the target's, same positions."""
+    fed, own, usual = _Tally([0] * depth), _Tally([0] * depth), Variant(name="")
+    taps, truths = [], []
+    for text, reading in zip(texts, readings, strict=True):
+        raw = states.get(text.request)
+        if raw is None:
+            continue
+        raw = raw[:, : len(text.ids)].to(reading.states)
+        wanted = _taps(model, draft, usual, reading)
+        if raw.shape[0] != wanted.shape[0] or raw.shape[2] != wanted.shape[2]:
+            what = (
+                f"holds states {list(raw.shape)}; the draft takes {len(wanted)} taps, {wanted.shape[2]} wide"
+            )
+            raise CheckpointError(draft.path, what, text.request)
+        n = raw.shape[1]
+        taps.append(raw)
+        truths.append(reading.states[:, :n])
+        part = _Text(text.request, text.ids[: n + 1], text.first, [])
+        if len(part.ids) < part.first + depth + 2:
+            continue
+        with torch.no_grad():
+            for tally, given in ((fed, raw), (own, wanted[:, :n])):
+                rows = ForcedRows(draft, usual, part.ids, given)
+                _judge(rows, draft.vocab.table, part, reading.picks, tally)
+    if not taps:
+        return None
+    nearest = nearest_boundaries(torch.cat(taps, 1), torch.cat(truths, 1), final_norm(model))
+    return {
+        "right": fed.shares(),
+        "own": own.shares(),
+        "taps": [{"declared": k, **found} for k, found in zip(draft.taps.boundaries, nearest)],
+    }
 
 
 def _read(model: Any, num_layers: int, text: _Text) -> _Reading:
@@ -139,84 +237,63 @@ def _read(model: Any, num_layers: int, text: _Text) -> _Reading:
     return _Reading(states=forward.taps, picks=forward.logits.argmax(-1).cpu())
 
 
-@torch.no_grad()
-def _judge(model: Any, draft: Draft, variant: Variant, text: _Text, reading: _Reading, tally: _Tally) -> None:
+def _taps(model: Any, draft: Draft, variant: Variant, reading: _Reading) -> Tensor:
+    """[taps, tokens, hidden_size] states that the draft is fed under a variant."""
+    order = variant.order or range(len(draft.taps.boundaries))
+    taps = reading.states[[draft.taps.boundaries[place] + variant.tap_shift for place in order]]
+    fed: Tensor = final_norm(model)(taps) if variant.is_tap_normed else taps
+    return fed
+
+
+def _judge(rows: ForcedRows, table: Tensor, text: _Text, picks: Tensor, tally: _Tally) -> None:
     """Adds what one variant gets right in one text."""
     ids, depth = torch.tensor(text.ids), len(tally.right)
-    table = table_of(draft, variant)
-    rows = _Rows(model, draft, variant, ids, reading.states)
     starts = torch.arange(text.first, len(ids) - 1 - depth)  # rows with all their picks in the text
-    feeds = [ids[starts + d + variant.token_shift] for d in range(1, depth)]
-    for d, logits in enumerate(rows.unrolled(starts, feeds)):
-        tally.right[d] += int((table[logits.argmax(-1)] == reading.picks[starts + 1 + d]).sum())
     tally.judged += len(starts)
-    steps = [step for step in text.steps if 2 <= step[0] <= len(ids) and step[1]]
-    if steps:
-        _replay(rows, table, variant, ids, steps, tally)
+    for part in starts.split(_PART):
+        feeds = [ids[part + d + rows.token_shift] for d in range(1, depth)]
+        for d, logits in enumerate(rows.unrolled(part, feeds)):
+            tally.right[d] += int((table[logits.argmax(-1)] == picks[part + 1 + d]).sum())
 
 
-def _replay(
-    rows: _Rows, table: Tensor, variant: Variant, ids: Tensor, steps: Sequence[Step], tally: _Tally
+def _replay(rows: ForcedRows, table: Tensor, text: _Text, replay: Replay, temperature: float | None) -> None:
+    """Adds how much of what was proposed in recorded steps a variant proposes too."""
+    ids = torch.tensor(text.ids)
+    for paths in _parts(paths_of(_usable(text))):
+        # The first row of a step reads the last committed token beside the state before it.
+        read = torch.cat((ids[paths.starts + 1].unsqueeze(1), paths.tokens.clamp(min=0)), dim=1)  # [m, D+1]
+        feeds = [read[:, d - 1 + rows.token_shift] for d in range(1, paths.tokens.shape[1])]
+        for d, logits in enumerate(rows.unrolled(paths.starts, feeds)):
+            compare(replay, logits, table, paths, d, temperature)
+
+
+def _replay_keeping(
+    draft: Draft, text: _Text, reading: _Reading, replay: Replay, temperature: float | None
 ) -> None:
-    """Adds how much of what was proposed in recorded steps a variant proposes too, and with what log q."""
-    # The first row of a step reads the last committed token beside the state before it.
-    starts = torch.tensor([length - 2 for length, _, _ in steps])
-    longest = max(len(chain) for _, chain, _ in steps)
-    proposed = _padded([chain for _, chain, _ in steps], longest, -1)  # [m, K]
-    recorded = _padded([logq for _, _, logq in steps], longest, float("nan"))  # [m, K]
-    read = torch.cat((ids[starts + 1].unsqueeze(1), proposed.clamp(min=0)), dim=1)  # [m, K+1]
-    feeds = [read[:, d - 1 + variant.token_shift] for d in range(1, longest)]
-    for d, logits in enumerate(rows.unrolled(starts, feeds)):
-        logq, raw = logits.log_softmax(-1).max(-1)  # [m]
-        same = table[raw] == proposed[:, d]
-        tally.same += int(same.sum())
-        tally.apart += float((logq - recorded[:, d]).abs()[same].nan_to_num().sum())
-    tally.proposed += int((proposed >= 0).sum())
+    """The same with a cache that nothing is ever cut from, which takes one step after the other."""
+    rows = DraftRows(draft.head, draft.vocab.table, Faults(keep_draft_kv=True))
+    table, raw_ids = draft.vocab.table, {int(t): raw for raw, t in enumerate(draft.vocab.table.tolist())}
+    taps, first = reading.states[list(draft.taps.boundaries)], 0
+    for step in _usable(text):
+        if step.parents is not None:
+            continue
+        rows.begin(text.ids[first + 1 : step.length], taps[:, first : step.length - 1], first)
+        first = step.length - 1
+        nodes: list[Node] = []
+        paths = paths_of([step])
+        for depth, token in enumerate(step.token_ids):
+            if depth:
+                rows.read([depth - 1], nodes)
+            compare(replay, rows.logits[depth].cpu().unsqueeze(0), table, paths, depth, temperature)
+            if token not in raw_ids:  # the map was another one: what follows is not this draft's
+                break
+            nodes.append(Node(raw_ids[token], depth - 1, depth, depth))
 
 
-def _padded(lists: Sequence[Sequence[Any]], length: int, filler: Any) -> Tensor:
-    return torch.tensor([[*items, *[filler] * (length - len(items))] for items in lists])
+def _usable(text: _Text) -> list[Step]:
+    """Proposals inside the text, which has the two tokens that drafting starts from."""
+    return [step for step in text.steps if 2 <= step.length <= len(text.ids) and step.token_ids]
 
 
-class _Rows:
-    """The draft after it has read a text from beginning to end."""
-
-    def __init__(self, model: Any, draft: Draft, variant: Variant, ids: Tensor, states: Tensor) -> None:
-        self._head, self._shift = draft.head, variant.position_shift
-        self._device = draft.head.fc.weight.device
-        order = variant.order or range(len(draft.taps.boundaries))
-        taps = states[[draft.taps.boundaries[place] + variant.tap_shift for place in order], :-1]
-        if variant.is_tap_normed:
-            taps = final_norm(model)(taps)
-        n = len(ids) - 1
-        self._cache = DraftCache(draft.head.config.num_layers)
-        fused = draft.head.fuse(taps.to(self._device))  # [n, hidden_size]
-        tokens = ids[variant.token_shift :][:n]
-        causal = torch.ones(n, n, dtype=torch.bool).tril()
-        self._logits, self._states = self._run(tokens, fused, torch.arange(n), causal)
-
-    def _run(self, tokens: Tensor, states: Tensor, positions: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        tokens, positions, mask = (x.to(self._device) for x in (tokens, positions, mask))
-        logits, out = self._head(tokens, states, positions, mask, self._cache)
-        return logits, out
-
-    def unrolled(self, starts: Tensor, feeds: Sequence[Tensor]) -> list[Tensor]:
-        """Drafts on from some rows at once.
-
-        Args:
-            starts: [m] rows; each sees the rows up to its own, and its own chain.
-            feeds: per depth after the first, [m] tokens to read.
-
-        Returns:
-            Per depth, logits [m, draft_vocab_size] over raw ids.
-        """
-        past, m = self._cache.length, len(starts)
-        mask = torch.arange(past) <= starts.unsqueeze(1)  # [m, past]
-        states = self._states[starts]
-        found = [self._logits[starts].float().cpu()]
-        for depth, tokens in enumerate(feeds, 1):
-            mask = torch.cat((mask, torch.eye(m, dtype=torch.bool)), dim=1)  # [m, past + depth * m]
-            logits, states = self._run(tokens, states, starts + depth + self._shift, mask)
-            found.append(logits.float().cpu())
-        self._cache.crop(past)
-        return found
+def _parts(paths: Paths) -> Iterator[Paths]:
+    return (paths.part(first, _PART) for first in range(0, len(paths.starts), _PART))

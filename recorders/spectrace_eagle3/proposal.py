@@ -29,6 +29,8 @@ class Proposal:
     """[R] where the rows were run."""
     input_rms: Sequence[float]
     """Per depth, RMS of the states that the draft read."""
+    token_ids: Sequence[int]
+    """Per depth, the token that was read beside that state; of a tree only the first."""
     draft_kv_length: int
     """Rows of the draft's cache for committed tokens."""
 
@@ -66,5 +68,6 @@ def propose(rows: DraftRows, plan: Plan, depth: int, sampler: Sampler) -> Propos
         logits=logits / sampler.temperature if is_drawn else logits,
         positions=rows.positions,
         input_rms=rows.input_rms,
+        token_ids=rows.token_ids if isinstance(plan, Chain) else rows.token_ids[:1],
         draft_kv_length=rows.committed,
     )

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
+
+from safetensors import SafetensorError
 
 from spectrace.errors import UsageError
 from spectrace.format.headers import deep_merge
@@ -13,9 +16,12 @@ from spectrace.format.writer import TraceWriter
 from spectrace_eagle3.decoder import Eagle3Decoder
 from spectrace_eagle3.facts import run_facts
 from spectrace_eagle3.reference import reference_rows
+from spectrace_eagle3.states import StateCapture
 from spectrace_eagle3.steps import step_fields
 from spectrace_transformers.facts import ids_digest
 from spectrace_transformers.token_text import Vocabulary
+
+logger = logging.getLogger("spectrace")
 
 
 class Eagle3Recorder:
@@ -30,6 +36,7 @@ class Eagle3Recorder:
         tokenizer: source of token texts.
         top: alternatives kept per position, at least 2.
         text: keep prompts and token texts. The ids of what is generated are kept in any case.
+        states: steps, from the first, whose raw states are kept too, beside the trace: see `states.py`.
         strict: raise the first fault of the writer at exit instead of only logging it.
         run: header facts known to the caller, in the shape of the trace's run record.
 
@@ -46,6 +53,7 @@ class Eagle3Recorder:
         tokenizer: Any = None,
         top: int = 5,
         text: bool = True,
+        states: int = 0,
         strict: bool = False,
         run: Mapping[str, Any] | None = None,
     ) -> None:
@@ -63,6 +71,8 @@ class Eagle3Recorder:
             token_text=self._token_text if self._vocabulary is not None else None,
             strict=strict,
         )
+        boundaries = decoder.draft.taps.boundaries
+        self._states = StateCapture(self._writer.path, states, boundaries, self._writer.created)
 
     def __enter__(self) -> Eagle3Recorder:
         return self
@@ -71,8 +81,12 @@ class Eagle3Recorder:
         self.close()
 
     def close(self) -> None:
-        """Ends the trace."""
+        """Ends the trace and writes the states that were asked for."""
         self._writer.close()
+        try:
+            self._states.close()
+        except (OSError, SafetensorError) as error:
+            logger.warning("the raw states were not written: %s", error)
 
     def generate(
         self,
@@ -87,7 +101,7 @@ class Eagle3Recorder:
         Args:
             prompt_ids: at least one token.
             max_new_tokens: where to stop, unless the text ends before.
-            reference: also record one plain forward of the target over the prompt, at all boundaries.
+            reference: also record one plain forward of the target over prompt and output, at all boundaries.
             on_emitted: told the tokens of each round.
 
         Returns:
@@ -98,17 +112,18 @@ class Eagle3Recorder:
         if self._text:
             described["prompt_ids"] = list(prompt_ids)
         self._writer.request(request, **described)
-        if reference:
-            for boundary, rows in reference_rows(decoder.model, prompt_ids).items():
-                self._writer.reference(boundary=boundary, rows=rows)
         boundaries = decoder.draft.taps.boundaries
         new_ids: list[int] = []
         for done in decoder.rounds(prompt_ids, max_new_tokens):
             fields = step_fields(done, decoder.sampler, decoder.draft.vocab.table, boundaries, self._top)
             started = done.started_ns - self._writer.started_ns
             self._writer.step({"request": request, "started_ns": started, **fields})
+            self._states.add(request, done.taps)
             new_ids += done.emitted
             on_emitted(done.emitted)
+        if reference:
+            for boundary, rows in reference_rows(decoder.model, prompt_ids, new_ids).items():
+                self._writer.reference(request=request, boundary=boundary, rows=rows)
         return new_ids
 
     def amend(self, **facts: Any) -> None:

@@ -57,6 +57,8 @@ class DraftRows:
         """Per row, where it was run."""
         self.input_rms: list[float] = []
         """Per depth, RMS of the states read there."""
+        self.token_ids: list[int] = []
+        """Per depth, the last token read there."""
         self._states: list[Tensor] = []
 
     @torch.no_grad()
@@ -79,6 +81,7 @@ class DraftRows:
         self.logits, self._states = [logits[-1]], [out[-1]]
         self.positions = positions[-1:]
         self.input_rms = [_rms(states[-1])]
+        self.token_ids = [token_ids[-1]]
 
     @torch.no_grad()
     def read(self, indices: Sequence[int], nodes: Sequence[Node]) -> None:
@@ -105,6 +108,7 @@ class DraftRows:
             self._states.append(out[i])
             self.positions.append(position)
         self.input_rms.append(_rms(states))
+        self.token_ids.append(token_ids[-1])
 
     def target_ids(self, nodes: Sequence[Node]) -> list[int]:
         """[K] the nodes in the target's vocabulary."""

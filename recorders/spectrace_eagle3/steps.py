@@ -5,6 +5,7 @@ Tensors come in, plain lists leave. Counts what was accepted from the ids, whate
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ def step_fields(
     }
     if done.proposal is not None:
         fields |= _proposal_fields(done.proposal, top)
+        fields["draft_inputs"] = _inputs(done)
         fields |= _judged(done.proposal, logits, table)
         fields["nonfinite"]["draft_logits"] = num_nonfinite(done.proposal.logits)
     if done.number > 0:
@@ -121,12 +123,18 @@ def _proposal_fields(proposal: Proposal, top: int) -> dict[str, Any]:
         "draft_entropy": entropy[sources].tolist(),
         "draft_top": [pairs[source] for source in sources],
         "draft_positions": [proposal.positions[source] for source in sources],
-        "draft_inputs": [{"rms": rms} for rms in proposal.input_rms],
         "draft_kv_length": proposal.draft_kv_length,
     }
     if not proposal.is_chain:
         fields["parents"] = [node.parent for node in nodes]
     return fields
+
+
+def _inputs(done: Round) -> list[dict[str, Any]]:
+    """What the draft read at each depth: RMS of the state, and which token beside it where that is known."""
+    assert done.proposal is not None
+    read = itertools.zip_longest(done.proposal.input_rms, done.read_positions)
+    return [{"rms": rms} if at is None else {"rms": rms, "token_position": at} for rms, at in read]
 
 
 def _pairs(ids: Tensor, values: Tensor) -> list[list[tuple[int, float]]]:

@@ -7,6 +7,7 @@ trees only as an attention mask. Never changes the model; hooks are taken off by
 from __future__ import annotations
 
 import inspect
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -14,9 +15,11 @@ import torch
 from torch import Tensor
 from transformers import DynamicCache
 
-from spectrace.errors import UnsupportedEngine
+from spectrace.errors import UnsupportedEngine, UsageError
 from spectrace_eagle3.faults import HEALTHY, Faults
 from spectrace_transformers.taps import find_layers, hook_boundaries
+
+logger = logging.getLogger("spectrace")
 
 
 class Forward(NamedTuple):
@@ -60,6 +63,24 @@ class Target:
 
     def _see(self, boundary: int, hidden: Tensor) -> None:
         self._seen[boundary] = hidden
+
+    def check(self, prompt_ids: Sequence[int], max_new_tokens: int) -> None:
+        """Refuses a prompt that cannot be read; says so where a text will pass the model's limit.
+
+        Raises:
+            UsageError: there is no token, or one that the model lacks.
+        """
+        size = len(self.model.get_input_embeddings().weight)
+        if not prompt_ids:
+            raise UsageError("prompt: has no tokens")
+        wrong = next((token for token in prompt_ids if not 0 <= token < size), None)
+        if wrong is not None:
+            raise UsageError(f"prompt: there is no token {wrong:,}; the target has {size:,}")
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        longest = len(prompt_ids) + max_new_tokens
+        if limit is not None and longest > limit:
+            words = "a text of %s tokens passes the target's limit of %s; what follows it is worth little"
+            logger.warning(words, f"{longest:,}", f"{limit:,}")
 
     # --- the cache ---
 
@@ -105,11 +126,15 @@ class Target:
         if last_only and self._can_keep:
             options["logits_to_keep"] = 1
         self._seen.clear()
-        output = self.model(
-            input_ids=torch.tensor([ids], device=self.device),
-            position_ids=torch.tensor([positions], device=self.device),
-            **options,
-        )
+        try:
+            output = self.model(
+                input_ids=torch.tensor([ids], device=self.device),
+                position_ids=torch.tensor([positions], device=self.device),
+                **options,
+            )
+        except IndexError as error:  # a table of positions has no more rows
+            what = f"the target has no position {max(positions):,}: the text is longer than it can read"
+            raise UnsupportedEngine("eagle3", what) from error
         self._check_cache()
         logits = output.logits[0].float()  # [n, vocab_size]
         states = [self._seen[k][0].to(self.device) for k in self._boundaries]  # [n, hidden_size] each

@@ -73,6 +73,18 @@ Choose: TypeAlias = Callable[[Tensor], int]
 """Picks a raw id from logits [draft_vocab_size]."""
 
 
+def check_plan(plan: Plan, draft_vocab_size: int) -> None:
+    """Refuses a plan that asks for more choices than a draft has.
+
+    Raises:
+        UsageError: with the first rank that is too high.
+    """
+    ranks = (rank for path in plan.paths for rank in path) if isinstance(plan, StaticTree) else ()
+    wrong = next((rank for rank in ranks if rank >= draft_vocab_size), None)
+    if wrong is not None:
+        raise UsageError(f"tree: there is no choice {wrong:,} among the draft's {draft_vocab_size:,} ids")
+
+
 def grow_chain(rows: DraftRows, depth: int, choose: Choose) -> list[Node]:
     """Drafts `depth` tokens, each from the row that read the one before."""
     nodes: list[Node] = []

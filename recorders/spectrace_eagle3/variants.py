@@ -38,14 +38,17 @@ class Variant:
     without_norm: str | None = None
     """norm_before_fc | fc_norm, left out."""
     has_target_embeddings: bool = False
+    keeps_rejected: bool = False
+    """Rejected tokens stay in the draft's cache: makes a difference where chains are replayed."""
 
 
-def variants(draft: Draft, num_layers: int) -> list[Variant]:
+def variants(draft: Draft, num_layers: int, *, has_chains: bool = False) -> list[Variant]:
     """Those that make a difference for a draft, the unchanged one first.
 
     Args:
         draft: the draft.
         num_layers: of the target.
+        has_chains: recorded chains are replayed.
     """
     config, boundaries = draft.head.config, draft.taps.boundaries
     found = [Variant(name="as this decoder runs it")]
@@ -57,8 +60,8 @@ def variants(draft: Draft, num_layers: int) -> list[Variant]:
             found.append(Variant(name=words, tap_shift=shift))
     for order in list(permutations(range(len(boundaries))))[1:6]:
         places = " ".join(f"B({boundaries[place]})" for place in order)
-        found.append(Variant(name=f"taps in the order {places}", order=order))
-    found.append(Variant(name="taps after the target's final norm", is_tap_normed=True))
+        found.append(Variant(name=f"taps as {places}", order=order))
+    found.append(Variant(name="taps after the final norm", is_tap_normed=True))
     for name in ("norm_before_fc", "fc_norm"):
         if getattr(config, name):
             found.append(Variant(name=f"without {name}", without_norm=name))
@@ -71,6 +74,8 @@ def variants(draft: Draft, num_layers: int) -> list[Variant]:
     found.append(Variant(name="token P with the states at P", token_shift=0))
     found.append(Variant(name="own tokens one position late", position_shift=1))
     found.append(Variant(name="without the draft's layer", has_layers=False))
+    if has_chains:
+        found.append(Variant(name="rejected tokens in the cache", keeps_rejected=True))
     return found
 
 

@@ -68,6 +68,17 @@ def acceptance_rate(counts: Counts) -> float | None:
     return _ratio(counts.accepted, counts.drafted)
 
 
+def acceptance_rate_by_depth(counts: Counts) -> float | None:
+    """Share of the positions that could have been accepted, 0..1: accepted / longest paths drafted.
+
+    Of a chain the same as `acceptance_rate`; of a tree, whose nodes compete for one position, larger.
+
+    >>> acceptance_rate_by_depth(Counts(proposals=1, drafted=6, accepted=2, proposed_at=[1, 1, 1]))
+    0.6666666666666666
+    """
+    return _ratio(counts.accepted, sum(counts.proposed_at))
+
+
 def alpha1(counts: Counts) -> float | None:
     """Share of the proposals whose first token was accepted, 0..1.
 
@@ -141,11 +152,17 @@ class Metric:
     value: Callable[[Counts], float | None]
 
 
+BY_DEPTH = Metric(
+    "acceptance_rate_by_depth", "accepted / longest paths of the trees", acceptance_rate_by_depth
+)
+"""Says something of its own for trees only."""
+
 METRICS: tuple[Metric, ...] = (
     Metric("accept_length", "1 + accepted / proposals", accept_length),
     Metric("accept_length_without_bonus", "accepted / proposals", accept_length_without_bonus),
     Metric("emitted_per_proposal", "emitted / proposals, after EOS and limits", emitted_per_proposal),
     Metric("acceptance_rate", "accepted / drafted", acceptance_rate),
+    BY_DEPTH,
     Metric("alpha1", "first token accepted / proposals", alpha1),
 )
 """Every acceptance metric of a whole run, in the order in which they are shown."""

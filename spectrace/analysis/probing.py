@@ -13,6 +13,9 @@ from spectrace.analysis.intervals import Share
 EXPLAINS = 0.5
 """Share of a recording's tokens that a row must propose too; where a fault is replayed it is nearly all."""
 
+SAME_STATES = 0.02
+"""Relative distance up to which states are the same in another precision; bfloat16 leaves about .005."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeRow:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spectrace.analysis.requests import per_row
-from spectrace.format.columns import Array
+from spectrace.format.columns import Array, per_row
 from spectrace.format.counts import REJECTED_COLUMNS, Counts, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME
 
@@ -65,8 +64,8 @@ def _rows(trace: Trace) -> Iterator[tuple[Array, ...]]:
         for chunk in part.chunks():
             size = chunk.num_rows
             columns = chunk.columns(*numbers)
-            drafted = per_row(columns, "proposal_ids", 0, size)
-            accepted = np.clip(per_row(columns, "num_accepted", 0, size), 0, drafted)
+            drafted = per_row(columns.get("proposal_ids"), size)
+            accepted = np.clip(per_row(columns.get("num_accepted"), size), 0, drafted)
             rejected = rejected_rows(columns, size).astype(np.int64)
             row = np.arange(size) + base + chunk.first_row
             yield row, np.ones(size, np.int64), (drafted > 0).astype(np.int64), drafted, accepted, rejected

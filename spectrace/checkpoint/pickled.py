@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -90,7 +91,9 @@ def _load(path: Path) -> dict[str, Any]:
         raise CheckpointError(path, "a pickle of an old torch; save it again, or convert it to safetensors")
     torch = _torch(path)
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about how the file was pickled
+            found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zip)
     except Exception as error:  # a foreign unpickler fails in any way
         what = f"torch refuses it with weights_only=True ({type(error).__name__})"
         raise CheckpointError(path, f"{what}; it is not read") from error

@@ -142,6 +142,8 @@ def _row(name: str, found: MapReport, cell: Callable[[Reading], str]) -> tuple[s
 def _coverage(covered: Coverage) -> Iterator[str]:
     share = covered.kept / covered.of if covered.of else 0.0
     words = f"the draft can propose {number(covered.kept)} of {number(covered.of)} target ids ({share:.1%})"
+    if covered.tokens is not None and covered.tokens_of != covered.of:
+        words += f", {number(covered.tokens)} of the tokenizer's {number(covered.tokens_of)} tokens"
     if covered.counted is not None and covered.counted_of:
         part = covered.counted / covered.counted_of
         words += f", {part:.2%} of the {number(covered.counted_of)} tokens counted"
@@ -190,6 +192,9 @@ def _loading(report: CheckReport) -> Iterator[str]:
             here = f"* no class {visible(row.unknown_class, limit=20)}"
         elif row.refused:
             here = f"* stops at {number(len(row.refused))}: {_together(row.refused)}"
+        elif row.lacking:
+            here = f"* lacks {number(len(row.lacking))}: {_together(row.lacking)}"
+            here += f", skips {number(len(row.skipped))}" if row.skipped else ""
         elif row.skipped:
             here = f"* skips {number(len(row.skipped))}: {_together(row.skipped)}"
         rows.append((row.rule.engine.name, row.rule.on_missing, row.rule.on_unknown, here))
@@ -216,10 +221,11 @@ def _rotary(report: CheckReport) -> Iterator[str]:
 
 def _tokenizers(report: CheckReport) -> Iterator[str]:
     yield "Tokenizers"
-    rows = [("", "tokens", "highest id", "special ids", "digest")]
+    rows = [("", "tokens", "highest id", "rows", "special ids", "digest")]
     for name, found in (("draft", report.draft_tokenizer), ("target", report.target_tokenizer)):
         if found is not None:
-            rows.append((name, number(found.size), str(found.highest), _special(found), found.digest[7:23]))
+            cells = (number(found.size), str(found.highest), number(found.rows), _special(found))
+            rows.append((name, *cells, found.digest[7:23]))
     yield from _columns(rows)
 
 

@@ -10,12 +10,14 @@ import click
 
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
+from spectrace.analysis.diagnosis.words import count_of, words_of
 from spectrace.cli.arguments import TRACE, json_option
-from spectrace.cli.output import number, print_json, print_lines, progress, say, shown
-from spectrace.cli.verdicts import finding_lines, wrapped
+from spectrace.cli.output import number, print_json, print_lines, progress, shown
+from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
+    from spectrace import Trace
     from spectrace.analysis.diagnosis import Cleared, Diagnosis, NotChecked
 
 
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
 @click.option(
     "--control", type=TRACE, metavar="TRACE", help="A run of the same prompts that is known to be right."
 )
-@json_option("one JSON object")
-def command(traces: tuple[Path, ...], control: Path | None, as_json: bool) -> None:
+@click.option("--full", is_flag=True, help="Say of every cause what was seen, or why it was not checked.")
+@json_option("one JSON object, always in full")
+def command(traces: tuple[Path, ...], control: Path | None, full: bool, as_json: bool) -> None:
     """Name the cause of a bad acceptance, or clear the causes it is not.
 
     Each finding is certain (the record contradicts itself), strong (statistics over enough steps) or a
@@ -42,68 +45,113 @@ def command(traces: tuple[Path, ...], control: Path | None, as_json: bool) -> No
                 with spectrace.open(control) as other:
                     found = diagnose(trace, control=other, on_progress=show)
         if as_json:
-            print_json(found.to_mapping())
+            print_json({**found.to_mapping(), "state": trace.state, "problems": list(trace.problems)})
         else:
-            print_lines(_text(found, shown(traces[0])))
-        for problem in trace.problems:
-            say(f"problem: {visible(problem)}")
+            print_lines(_text(found, trace, full=full))
 
 
 # --- as text ---------------------------------------------------------------------------------------
 
+_TOO_SMALL = "workload/too-small"
+_FINDINGS = 2
+"""Findings said in words on one screen: the first whole, the next in a sentence, more by name."""
 
-def _text(found: Diagnosis, name: str) -> Iterator[str]:
-    yield from _head(found, name)
+
+def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
+    yield from _head(found, trace, full=full)
     yield ""
-    for at, finding in enumerate(found.findings):
-        is_telling = at == 0 and finding.id != "workload/too-small"
-        yield from finding_lines(finding, with_evidence=is_telling)
-    if not found.findings:
-        yield "Nothing found. That is no proof of health: see what could not be checked."
-    if found.look_first:
-        yield from wrapped("look first at: ", ", ".join(found.look_first))
+    causes = [finding for finding in found.findings if finding.id != _TOO_SMALL]
+    shown_whole = causes if full else causes[:1]
+    for finding in shown_whole:
+        yield from finding_lines(finding, with_evidence=True, brief=not full)
+    for finding in causes[len(shown_whole) : _FINDINGS]:
+        start = f"also {finding.strength.value}: {visible(finding.id)}: "
+        yield from wrapped(start, visible(finding.summary))
+    if not full and len(causes) > _FINDINGS:
+        yield from wrapped("also: ", ", ".join(visible(finding.id) for finding in causes[_FINDINGS:]))
+    if not causes:
+        yield from wrapped("", "Nothing found. That is no proof of health: see what could not be checked.")
+    for finding in found.findings:
+        if finding.id == _TOO_SMALL:
+            yield from wrapped(f"hint: {finding.id}: ", finding.summary)
+    if found.look_first and (full or not causes):
+        yield from wrapped("look first at: ", ", ".join(map(words_of, found.look_first)))
+    accused = {_rule(finding.id) for finding in causes}
     for item in found.counterfactuals:
-        yield from wrapped("what if: ", item.summary)
-    accused = {_rule(finding.id) for finding in found.findings}
-    cleared = [item for item in found.cleared if _rule(item.id) not in accused]
-    if cleared:
-        yield ""
-        yield from wrapped("cleared: ", ", ".join(_cleared(cleared)))
-    if found.not_checked:
-        yield ""
-        yield from wrapped("could not be checked: ", "; ".join(_not_checked(found.not_checked)))
-        yield from wrapped("", "--json says of each how to get what is missing.")
+        is_said = any(item.name.startswith(rule) for rule in accused)  # the finding has it as evidence
+        if full or (item.is_telling and not is_said):
+            yield from wrapped("what if: ", item.summary)
+    yield ""
+    yield from _rest(found, full=full)
 
 
-def _head(found: Diagnosis, name: str) -> Iterator[str]:
+def _head(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
     measured = found.measured
-    proposals, prompts = number(measured["proposals"]), number(measured["prompts"])
-    yield from wrapped("", f"{name}: {proposals} proposals from {prompts} prompts")
+    counts = f"{count_of(measured['proposals'], 'proposal')} of {count_of(measured['prompts'], 'prompt')}"
+    yield from wrapped("", f"{shown(trace.paths[0])}: {counts}")
+    yield from _file_lines(trace, full=full)
     if measured["proposals"]:
         length, rate = number(measured["accept_length"], 2), number(measured["acceptance_rate"].value)
-        yield from wrapped("", f"accept length {length}, acceptance rate {rate} of the drafted tokens")
-        yield from wrapped("", f"alpha1, first token accepted: {measured['alpha1']}")
+        yield from wrapped("", f"accept length {length}; share of the draft tokens accepted {rate}")
+        yield from wrapped("", f"alpha1, the first draft token accepted: {measured['alpha1']}")
+
+
+def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:
+    """What a reader must know of the file itself: one line, in full one for each problem."""
+    notes = []
+    if trace.state != "closed":
+        notes.append(
+            "still being recorded" if trace.state == "recording" else "not closed, its recorder ended early"
+        )
+    if lost := sum(gap.lost for gap in trace.gaps):
+        notes.append(f"{count_of(lost, 'step')} lost")
+    problems = [visible(problem) for problem in trace.problems]
+    if problems and not full:
+        more = f" (and {len(problems) - 1} more: --full)" if len(problems) > 1 else ""
+        notes.append(f"problem: {problems[0]}{more}")
+    if notes:
+        yield from wrapped("the file: ", "; ".join(notes))
+    for problem in problems if full else ():
+        yield from wrapped("problem: ", problem)
+
+
+# --- cleared and not checked -----------------------------------------------------------------------
+
+
+def _rest(found: Diagnosis, *, full: bool) -> Iterator[str]:
+    """Causes that are cleared and those that are open, each under a name of its own."""
+    accused = {finding.id for finding in found.findings} | {_rule(f.id) for f in found.findings}
+    cleared = [item for item in found.cleared if item.id not in accused]
+    if full:
+        if cleared:
+            yield "cleared:"
+            yield from cleared_lines(cleared)
+        if found.not_checked:
+            yield "could not be checked:"
+            yield from not_checked_lines(found.not_checked)
+        return
+    names, others = _names(cleared, found.not_checked)
+    if names:
+        yield from wrapped("cleared: ", ", ".join(names))
+    if others:
+        yield from wrapped("could not be checked: ", f"{', '.join(others)} (--full says why)")
+
+
+def _names(cleared: Sequence[Cleared], others: Sequence[NotChecked]) -> tuple[list[str], list[str]]:
+    """Both lists in words; where the words would be the same, by id."""
+    open_words = {words_of(item.id) for item in others}
+    clear_words = {words_of(item.id) for item in cleared}
+
+    def listed(items: Sequence[Cleared | NotChecked]) -> list[str]:
+        both = open_words & clear_words
+        return list(
+            dict.fromkeys(
+                visible(item.id if words_of(item.id) in both else words_of(item.id)) for item in items
+            )
+        )
+
+    return listed(cleared), listed(others)
 
 
 def _rule(id_: str) -> str:
     return id_.partition("/")[0]
-
-
-def _cleared(cleared: Sequence[Cleared]) -> Iterator[str]:
-    """Each rule once, with what its first answer saw."""
-    first = {_rule(item.id): item for item in reversed(cleared)}
-    for rule, item in reversed(first.items()):
-        yield f"{visible(rule)} ({visible(item.summary)})"
-
-
-def _not_checked(items: Sequence[NotChecked]) -> Iterator[str]:
-    """Each rule once, with its reasons; rules that lack the same share an entry."""
-    by_rule: dict[str, list[str]] = {}
-    for item in items:
-        reasons = by_rule.setdefault(_rule(item.id), [])
-        reasons += [item.reason] if item.reason not in reasons else []
-    by_reasons: dict[str, list[str]] = {}
-    for rule, reasons in by_rule.items():
-        by_reasons.setdefault(", ".join(reasons), []).append(rule)
-    for text, rules in by_reasons.items():
-        yield f"{visible(', '.join(rules))} ({visible(text)})"

@@ -56,7 +56,7 @@ def command(one: Path, other: Path, as_json: bool) -> None:
         if as_json:
             print_json({"a": [str(p) for p in a.paths], "b": [str(p) for p in b.paths], **found.to_mapping()})
         else:
-            print_lines(_text(found, a, b))
+            print_lines(text_of(found, a, b))
         for label, trace in (("A", a), ("B", b)):
             for problem in trace.problems:
                 say(f"problem in {label}: {visible(problem)}")
@@ -67,7 +67,8 @@ def command(one: Path, other: Path, as_json: bool) -> None:
 # --- as text ---------------------------------------------------------------------------------------
 
 
-def _text(found: Comparison, a: Trace, b: Trace) -> Iterator[str]:
+def text_of(found: Comparison, a: Trace, b: Trace) -> Iterator[str]:
+    """The comparison in lines for a person, at most as wide as the terminal."""
     for label, trace in (("A", a), ("B", b)):
         more = f" and {len(trace.paths) - 1} more files" if len(trace.paths) > 1 else ""
         yield from wrapped(f"{label}  ", f"{shown(trace.paths[0])}{more}, {number(len(trace))} steps")
@@ -233,18 +234,19 @@ def _taps(taps: Sequence[TapMatch]) -> Iterator[str]:
     """Taps by name where they agree; what differs as seen from the trace that tells more."""
     if not taps:
         return
-    yield "Tapped states at the same tokens"
+    lines = []
     same = [match for match in taps if match.side == "A" and match.is_same]
     if same:
         cosine = min(match.cosine for match in same)
         verb = _plural(len(same), "is", "are")
-        yield from wrapped("  ", f"{_list(same)} {verb} the same in B, cosine {cosine:.3f} or more.")
+        lines.append(f"{_list(same)} {verb} the same in B, cosine {cosine:.3f} or more")
     sides = [[m for m in taps if m.side == side and not m.is_same] for side in "AB"]
     telling = [sum(bool(m.shift) or m.is_scaled for m in side) for side in sides]
     chosen = sides[telling[1] > telling[0]]
     for _, group in groupby(chosen, key=lambda m: (m.is_match, m.is_scaled, m.shift)):
-        for line in _told(list(group)):
-            yield from wrapped("  ", f"{line}.", indent="    ")
+        lines += _told(list(group))
+    for line in lines:
+        yield from wrapped("Tapped states: ", line)
 
 
 def _told(group: Sequence[TapMatch]) -> Iterator[str]:
@@ -293,7 +295,8 @@ def _acceptance(found: Comparison) -> Iterator[str]:
         return
     yield f"{'Acceptance':<19}{'A':>8}{'B':>8}{'B - A':>9}  95 % interval"
     yield from map(_measure, acceptance.overall)
-    yield from map(_measure, acceptance.positions[1 : 1 + _POSITIONS])  # at the first, alpha1
+    behind = [m for m in acceptance.positions[1:] if m.change is not None]  # at the first it is alpha1
+    yield from map(_measure, behind[:_POSITIONS])
     if not acceptance.is_shown:
         counts = " and ".join(map(number, proposals))
         yield from wrapped("  ", f"No difference that {counts} proposals could show.")

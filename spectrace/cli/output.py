@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import click
 from spectrace.format.jsonl import json_line
 from spectrace.format.text import visible
 
+_PATIENCE_S = 1.0
 _BATCH = 200
 """Lines handed to stdout in one piece when it is no terminal."""
 
@@ -82,7 +84,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
 
 @contextmanager
 def progress(label: str, length: int | None) -> Iterator[Callable[[int], None]]:
-    """A progress bar on stderr, silent unless that is a terminal.
+    """A progress bar on stderr, silent unless that is a terminal, and for what is done within a second.
 
     Args:
         label: what is going on.
@@ -94,10 +96,21 @@ def progress(label: str, length: int | None) -> Iterator[Callable[[int], None]]:
     if not sys.stderr.isatty():
         yield lambda done: None
         return
-    if not length:
-        yield lambda done: click.echo(f"\r{label}  {done:,}", nl=False, err=True)
-        click.echo(err=True)
-        return
-    with click.progressbar(length=length, label=label, file=sys.stderr) as bar:
-        yield lambda done: bar.update(done - bar.pos)
-        bar.update(length - bar.pos)
+    begin = time.monotonic()
+    with ExitStack() as stack:
+        bar: Any = None
+
+        def show(done: int) -> None:
+            nonlocal bar
+            if bar is None and time.monotonic() - begin < _PATIENCE_S:
+                return
+            if not length:
+                bar = bar or stack.callback(click.echo, err=True)
+                click.echo(f"\r{label}  {done:,}", nl=False, err=True)
+                return
+            bar = bar or stack.enter_context(click.progressbar(length=length, label=label, file=sys.stderr))
+            bar.update(done - bar.pos)
+
+        yield show
+        if length:
+            show(length)

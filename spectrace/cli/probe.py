@@ -6,6 +6,7 @@ Found by the entry points `spectrace.probes`; no engine is imported here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
@@ -14,17 +15,45 @@ import click
 
 import spectrace
 from spectrace.analysis.intervals import Share
-from spectrace.analysis.probing import ProbeRow, best_row
+from spectrace.analysis.probing import SAME_STATES, ProbeRow, best_row
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
 from spectrace.cli.record import EAGLE3, TRANSFORMERS, engine_for, model_folder, prompts_given
+from spectrace.cli.verdicts import wrapped
 from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
-from spectrace.format.records import Step
+from spectrace.format.records import Run, Step
+from spectrace.format.text import visible
 
 GROUP = "spectrace.probes"
-_GREEDY = "greedy"
-Chain = tuple[int, list[int], list[float]]
-"""Committed length, proposed ids, log q of each."""
+_ACCURACY = "first_position_accuracy"
+Proposal = tuple[int, list[int], list[int] | None, list[float]]
+"""Committed length, proposed ids, parents in a tree, log q of each where it is known."""
+
+
+@dataclass
+class _Recording:
+    """What a trace holds for a probe."""
+
+    path: Path
+    run: Run
+    texts: list[tuple[str, list[int], int, list[Proposal]]] = field(default_factory=list)
+    """Request, token ids, length of the prompt, proposals."""
+    num_unsound: int = 0
+    """Proposals that contradict themselves."""
+
+    @property
+    def words(self) -> str:
+        """What is replayed, as a sentence."""
+        steps = [step for text in self.texts for step in text[3]]
+        tokens = sum(len(ids) for _, ids, _, _ in steps)
+        told = f"recorded: of the {tokens:,} tokens in {len(steps):,} proposals, how many a line proposes too"
+        if any(parents is not None for _, _, parents, _ in steps):
+            told += "; trees are replayed path by path"
+        if self.run.verification is not None and self.run.verification.rule == "rejection_sampling":
+            told += "; they were drawn, so the same means the same log q"
+        if self.num_unsound:
+            told += f"; {self.num_unsound:,} proposals contradict themselves and are left out"
+        return told
 
 
 @click.command("probe")
@@ -74,8 +103,10 @@ def command(
     spectrace probe --target T --draft EAGLE3 --prompts texts.txt
     spectrace probe run.spectrace --target T --draft EAGLE3
 
-    With a TRACE of greedy chains the texts are those of the trace, and the column "recorded" says how many of
-    the tokens that were proposed there each line proposes too: the best line is what the engine did.
+    With a TRACE the texts are those of the trace, and the column "recorded" says how many of the tokens that
+    were proposed there each line proposes too: the best line is what the engine did. Chains and trees, greedy
+    and sampled, are replayed. Where `spectrace record --states N` wrote raw states beside the trace, the
+    draft is judged on those too.
     """  # noqa: D301 (click wants a real backspace)
     folders = {"target": model_folder(target), "draft": model_folder(draft)}
     if engine_for(folders["draft"]) != EAGLE3:
@@ -83,17 +114,17 @@ def command(
             f"{shown(draft)}: is no EAGLE-3 draft; other drafts are models that run by themselves"
         )
     given = prompts_given(texts, prompts) if texts or prompts else []
-    recorded = [] if path is None else _recorded(path)
-    if not given and not recorded:
+    if path is None and not given:
         raise UsageError("give a TRACE, --prompt TEXT or --prompts FILE")
+    recording = None if path is None else _recorded(path)
+    if recording is not None:
+        options |= {"recorded": recording.texts, "trace": recording.path, "run": recording.run}
     with progress("probing", None) as show:
-        found = _probe()(
-            prompts=given, recorded=recorded, on_progress=lambda done, _: show(done), **folders, **options
-        )
+        found = _probe()(prompts=given, on_progress=lambda done, _: show(done), **folders, **options)
     if as_json:
         print_json({**found, "best": best_row([_row(row) for row in found["rows"]])})
     else:
-        print_lines(_lines(found))
+        print_lines(_lines(found, recording))
 
 
 def _probe() -> Any:
@@ -109,53 +140,106 @@ def _probe() -> Any:
 # --- what was recorded -----------------------------------------------------------------------------
 
 
-def _recorded(path: Path) -> list[tuple[list[int], int, list[Chain]]]:
+def _recorded(path: Path) -> _Recording:
     """Text, length of the prompt and proposals of every request whose prompt is in the trace."""
     with spectrace.open(path) as trace:
-        is_greedy = trace.run.verification is not None and trace.run.verification.rule == _GREEDY
-        tree = trace.run.speculation is not None and trace.run.speculation.tree is not None
+        found = _Recording(path, trace.run)
         steps: dict[str, list[Step]] = {}
         for step in trace:
             steps.setdefault(step.request, []).append(step)
-        found = []
         for request in trace.requests:
             if request.prompt_ids is None:
                 continue
             own = sorted(steps.get(request.request, ()), key=lambda step: step.position)
             ids = [*request.prompt_ids, *(token for step in own for token in step.emitted_ids)]
-            chains: list[Chain] = [
-                (step.position, list(step.proposal_ids), list(step.draft_logprobs or ()))
-                for step in own
-                if is_greedy and not tree
-            ]
-            found.append((ids, len(request.prompt_ids), chains))
-    if not found:
+            if any(token is None for token in ids):
+                continue
+            proposals = [_proposal(step) for step in own if step.proposal_ids]
+            found.num_unsound += proposals.count(None)
+            sound = [proposal for proposal in proposals if proposal is not None]
+            found.texts.append((request.request, ids, len(request.prompt_ids), sound))
+    if not found.texts:
         raise RecorderError(f"{shown(path)}: holds no prompts, so there is no text to read")
     return found
+
+
+def _proposal(step: Step) -> Proposal | None:
+    """A proposal to replay; None where its lists contradict each other."""
+    ids, logq = list(step.proposal_ids), list(step.draft_logprobs or ())
+    parents = None if step.parents is None else list(step.parents)
+    if any(token is None for token in ids):
+        return None
+    if parents is not None and (
+        len(parents) != len(ids) or not all(type(p) is int and -1 <= p < i for i, p in enumerate(parents))
+    ):
+        return None
+    if len(logq) != len(ids) or any(value is None for value in logq):
+        logq = []
+    return step.position, ids, parents, logq
 
 
 # --- what is said ----------------------------------------------------------------------------------
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+def _lines(found: Mapping[str, Any], recording: _Recording | None) -> Iterator[str]:
     rows = [_row(row) for row in found["rows"]]
     best = best_row(rows)
     is_recorded = rows[0].same.trials > 0
-    heads = [
-        "",
-        *(f"depth {d + 1}" for d in range(len(rows[0].right))),
-        *(["recorded"] if is_recorded else []),
-    ]
+    depths = [str(d + 1) for d in range(len(rows[0].right))]
+    heads = ["", f"{depths[0]} (95 %)", *depths[1:], *(["recorded"] if is_recorded else [])]
     yield from table(heads, [_cells(row, at == best, is_recorded) for at, row in enumerate(rows)])
-    first = rows[0].right[0]
     yield ""
-    yield (
-        f"right at depth 1 as this decoder runs it: {number(first.value)} "
-        f"({number(first.low)}-{number(first.high)}), {first.successes:,} of {first.trials:,}"
+    first = rows[0].right[0]
+    which = "1" if len(depths) == 1 else f"1-{depths[-1]}"
+    yield f"{which}: how often that token of a draft is the target's own choice, {first.trials:,} positions"
+    if recording is not None and is_recorded:
+        yield from wrapped("", recording.words)
+    yield f"right at once, as this decoder runs it: {_interval(first)}"
+    in_trace = None if recording is None else (recording.run.training or {}).get(_ACCURACY)
+    yield from _declared("its config.json", found["declared_accuracy"], first)
+    if in_trace != found["declared_accuracy"]:
+        yield from _declared("the trace", in_trace, first)
+    if found["states"] is not None:
+        yield from _states(found["states"])
+    if found["other_weights"]:
+        names = ", ".join(visible(name) for name in found["other_weights"][:4])
+        yield from wrapped("", f"the recorded run had other weights than this checkpoint: {names}")
+    yield from wrapped("", _verdict(rows, best, is_recorded, bool(found["other_weights"])))
+
+
+def _interval(share: Share) -> str:
+    """A share with its Wilson interval and its counts."""
+    return (
+        f"{number(share.value)} ({number(share.low)}-{number(share.high)}), "
+        f"{share.successes:,} of {share.trials:,}"
     )
-    if found["declared_accuracy"] is not None:
-        yield f"its training reported {number(float(found['declared_accuracy']))}"
-    yield _verdict(rows, best, is_recorded)
+
+
+def _declared(source: str, accuracy: Any, measured: Share) -> Iterator[str]:
+    """What a training reported beside what was measured, and what that means."""
+    if not isinstance(accuracy, (int, float)) or isinstance(accuracy, bool) or not measured.trials:
+        return
+    words = f"training reported {number(float(accuracy))} ({source})"
+    if accuracy > measured.high:
+        yield from wrapped("", f"{words}: here it does worse; other text, or not fed as in training")
+    elif accuracy < measured.low:
+        yield f"{words}: here it does better"
+    else:
+        yield f"{words}: within the interval"
+
+
+def _states(found: Mapping[str, Any]) -> Iterator[str]:
+    """Accuracy on the raw states of the run, and what these states are."""
+    fed, own = Share(*found["right"][0]), Share(*found["own"][0])
+    yield f"on the states that the run fed it: {_interval(fed)}"
+    yield f"on the target's states at the same tokens: {_interval(own)}"
+    for at, tap in enumerate(found["taps"]):
+        name = f"B({tap['boundary']})" + (" after the final norm" if tap["normed"] else "")
+        is_it = tap["distance"] < SAME_STATES
+        what = f"is {name}" if is_it else f"is no state of the target; nearest {name}"
+        mark = "" if is_it and not tap["normed"] and tap["boundary"] == tap["declared"] else " *"
+        apart = number(tap["distance"], 4)
+        yield f"  tap {at + 1}, declared B({tap['declared']}): {what}, apart by {apart} of its size{mark}"
 
 
 def _row(row: Mapping[str, Any]) -> ProbeRow:
@@ -164,13 +248,17 @@ def _row(row: Mapping[str, Any]) -> ProbeRow:
 
 
 def _cells(row: ProbeRow, is_best: bool, is_recorded: bool) -> list[str]:
-    shares = [*row.right, *([row.same] if is_recorded else [])]
-    return [f"{'*' if is_best else ' '} {row.name}", *(number(share.value) for share in shares)]
+    first = row.right[0]
+    interval = f" ({number(first.low)}-{number(first.high)})" if first.trials else ""
+    shares = [*row.right[1:], *([row.same] if is_recorded else [])]
+    name = f"{'*' if is_best else ' '} {row.name}"
+    return [name, f"{number(first.value)}{interval}", *(number(share.value) for share in shares)]
 
 
-def _verdict(rows: Sequence[ProbeRow], best: int | None, is_recorded: bool) -> str:
+def _verdict(rows: Sequence[ProbeRow], best: int | None, is_recorded: bool, has_others: bool) -> str:
     if best is None:
-        return "none of these is what the recorded run did"
+        why = "; its other weights can be why" if has_others else ""
+        return f"none of these is what the recorded run did{why}"
     if is_recorded:
         same = rows[best].same
         counts = f"{same.successes:,} of {same.trials:,} proposed tokens"

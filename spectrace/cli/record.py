@@ -7,6 +7,7 @@ imported here, and a wrong path or option is refused before one is.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -112,7 +113,13 @@ class Generate(Protocol):
 @click.option(
     "--reference",
     is_flag=True,
-    help="EAGLE-3: record one plain forward of the target over the first prompt, at all layers.",
+    help="EAGLE-3: record one plain forward of the target over each prompt, at all layers.",
+)
+@click.option(
+    "--states",
+    type=click.IntRange(1),
+    metavar="N",
+    help="EAGLE-3: also write the raw states of the first N steps, OUT.states.safetensors, for `probe`.",
 )
 @click.option(
     "--engine",
@@ -129,6 +136,7 @@ def command(
     engine: str | None,
     tree: str | None,
     reference: bool,
+    states: int | None,
     overwrite: bool,
     as_json: bool,
     **options: Any,
@@ -159,9 +167,12 @@ def command(
     folders = {"target": model_folder(target), "draft": None if draft is None else model_folder(draft)}
     engine = engine or engine_for(folders["draft"])
     if engine == EAGLE3:
-        options |= {"tree": shape, "reference": reference}
-    elif shape is not None or reference:
-        raise UsageError("--tree and --reference need an EAGLE-3 draft: --draft DIR or --engine eagle3")
+        options |= {"tree": shape, "reference": reference, "states": states or 0}
+        if states is not None:
+            check_out(out.with_name(f"{out.name}.states.safetensors"), overwrite=overwrite)
+    elif shape is not None or reference or states is not None:
+        words = "--tree, --reference and --states need an EAGLE-3 draft"
+        raise UsageError(f"{words}: --draft DIR or --engine eagle3")
     run(engine, out, given, overwrite=overwrite, **folders, **options)
     with spectrace.open(out) as trace:
         if as_json:
@@ -233,6 +244,8 @@ def model_folder(given: str) -> Path:
         RecorderError: there is, and it holds no model.
     """
     folder = Path(given)
+    if not folder.is_dir() and os.path.lexists(folder):
+        raise RecorderError(f"{shown(given)}: is no folder that can be read")
     if not folder.is_dir():
         raise UsageError(
             f"{shown(given)}: no such folder; spectrace downloads nothing, this does: "

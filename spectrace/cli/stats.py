@@ -1,6 +1,6 @@
 """`spectrace stats`: counts and every named metric of a run, from the index alone.
 
-Costs the same for a thousand and for ten million steps; only `--by request` reads the steps.
+Costs the same for a thousand and for ten million steps; only `--by` and `--explain` read the steps.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import spectrace
-from spectrace.analysis.acceptance import METRICS, PositionCounts, per_position
-from spectrace.analysis.requests import per_request
+from spectrace.analysis.acceptance import BY_DEPTH, METRICS, PositionCounts, acceptance_rate, per_position
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
-from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
+from spectrace.cli.output import number, print_json, print_lines, shown, table
 from spectrace.format.counts import Counts
 from spectrace.format.text import visible
 
@@ -33,20 +32,45 @@ LEGEND = (
 
 @click.command("stats")
 @click.argument("traces", metavar="TRACE...", type=TRACE, nargs=-1, required=True)
-@click.option("--by", type=click.Choice(["request"]), help="Also one line per request: reads every step.")
+@click.option(
+    "--by",
+    type=click.Choice(["request", "segment", "context", "batch_row"]),
+    help="Also a line per group: reads every step.",
+)
+@click.option("--explain", metavar="X", help="Name the formula that gives X, a number printed elsewhere.")
 @json_option("one JSON object")
-def command(traces: tuple[Path, ...], by: str | None, as_json: bool) -> None:
+def command(traces: tuple[Path, ...], by: str | None, explain: str | None, as_json: bool) -> None:
     """Print counts and every named metric of a run.
 
     Several TRACEs are the files of one run: its ranks, or the segments of a flight recorder.
-    """
+
+    \b
+    spectrace stats run.spectrace --by context     # accept length by committed length, in powers of two
+    spectrace stats run.spectrace --explain 2.31   # an engine printed this: which formula is it?
+    """  # noqa: D301 (click wants a real backspace)
+    # Only these two read steps: without them the rules are not loaded.
+    from spectrace.cli.breakdown import by_groups, group_lines, request_means
+    from spectrace.cli.explanation import explanation, explanation_lines, to_mapping
+
     with spectrace.open(traces) as trace:
+        explained = None if explain is None else explanation(trace, explain)
+        groups = None if by is None else by_groups(trace, by)
         if as_json:
-            print_json({**summary(trace), **({"by_request": _by_request(trace)} if by else {})})
+            more: dict[str, Any] = {}
+            if groups is not None:
+                more[f"by_{by}"] = groups
+                more |= {"mean_of_requests": request_means(groups)} if by == "request" else {}
+            if explained is not None:
+                more["explain"] = to_mapping(explained)
+            print_json({**summary(trace), **more})
             return
-        print_summary(trace)
-        if by:
-            print_lines(["", *_request_table(_by_request(trace))])
+        if explained is None or by is not None:
+            print_summary(trace)
+        if by is not None and groups is not None:
+            print_lines(["", *group_lines(by, groups)])
+        if explained is not None:
+            blank = [] if by is None else [""]
+            print_lines([*blank, *explanation_lines(explained, visible(explain or ""))])
 
 
 def print_summary(trace: Trace) -> None:
@@ -85,6 +109,8 @@ def _text(trace: Trace, counts: Counts) -> Iterator[str]:
     yield from _counts(trace, counts)
     yield ""
     for metric in METRICS:
+        if metric is BY_DEPTH and BY_DEPTH.value(counts) == acceptance_rate(counts):
+            continue  # chains: it says nothing new
         name = metric.name.replace("_", " ")
         yield f"{name:<27}{number(metric.value(counts)):>10}  {metric.formula}"
     yield ""
@@ -200,32 +226,3 @@ def _tally(tally: Mapping[str, int]) -> str:
 
 def _milliseconds(nanoseconds: float | None) -> str:
     return number(None if nanoseconds is None else nanoseconds / 1e6)
-
-
-# --- by request ------------------------------------------------------------------------------------
-
-
-def _by_request(trace: Trace) -> dict[str, dict[str, Any]]:
-    """Request name -> sums and metrics; those that need more than sums are left out."""
-    with progress("reading", len(trace.steps)) as show:
-        found = per_request(trace, show)
-    return {
-        name: {
-            **{key: getattr(counts, key) for key in _SUMS},
-            **{metric.name: metric.value(counts) for metric in METRICS},
-        }
-        for name, counts in found.items()
-    }
-
-
-_SUMS = ("steps", "proposals", "drafted", "accepted", "emitted")
-
-
-def _request_table(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    columns = ("proposals", "drafted", "accepted", "accept_length", "acceptance_rate", "alpha1")
-    heads = ["request", *(name.replace("_", " ") for name in columns)]
-    rows = [
-        [visible(name, limit=24), *(number(entry[column]) for column in columns)]
-        for name, entry in found.items()
-    ]
-    return table(heads, rows)

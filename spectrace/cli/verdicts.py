@@ -16,25 +16,47 @@ if TYPE_CHECKING:
     from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked
 
 _COLOURS = {"certain": "red", "strong": "yellow", "hint": "cyan"}
-_EVIDENCE_LINES = 6
+_EVIDENCE_LINES, _BRIEF_LINES = 6, 4
+_ITEMS = 6
+"""Most items of a list that are shown."""
 _WIDTH = 100
 """Longest line, whatever the terminal."""
 
 
-def finding_lines(finding: Finding, *, with_evidence: bool) -> Iterator[str]:
-    """A finding: strength and id, what it is, its numbers, where to look, what to do."""
+def finding_lines(finding: Finding, *, with_evidence: bool, brief: bool = False) -> Iterator[str]:
+    """A finding: strength and id, what it is, its numbers, where to look, what to do.
+
+    Args:
+        finding: what was found.
+        with_evidence: also its numbers.
+        brief: few of them, simple ones first, a line each.
+    """
     label = finding.strength.value
     text = click.style(label, fg=_COLOURS[label], bold=True) if has_colour() else label
     yield f"{text}: {visible(finding.id)}"
     yield from wrapped("  ", visible(finding.summary))
     if with_evidence:
-        lines = [(key, line) for key, value in finding.evidence.items() if (line := _value(value))]
-        for key, line in lines[:_EVIDENCE_LINES]:
-            yield from wrapped(f"  {visible(key).replace('_', ' ')}: ", line, indent="    ")
+        lines = [(key, line) for key, value in _ordered(finding, brief) if (line := _value(value))]
+        for key, line in lines[: _BRIEF_LINES if brief else _EVIDENCE_LINES]:
+            label = f"  {visible(key).replace('_', ' ')}: "
+            yield from _cut(label, line) if brief else wrapped(label, line, indent="    ")
     if finding.steps:
         steps = ", ".join(number(step) for step in finding.steps)
         yield from wrapped("  first steps: ", steps, indent="    ")
     yield from wrapped("  next: ", visible(finding.advice), indent="    ")
+
+
+def _ordered(finding: Finding, brief: bool) -> list[tuple[str, Any]]:
+    """The evidence; where it must be brief, objects of many numbers come last."""
+    items = list(finding.evidence.items())
+    return sorted(items, key=lambda item: isinstance(item[1], Mapping)) if brief else items
+
+
+def _cut(start: str, text: str) -> Iterator[str]:
+    """One line, with an ellipsis where it is too long."""
+    first, *more = wrapped(start, text)
+    width = min(shutil.get_terminal_size().columns, _WIDTH)
+    yield f"{first[: width - 4].rstrip(' ,')} ..." if more else first
 
 
 def cleared_lines(cleared: Sequence[Cleared]) -> Iterator[str]:
@@ -71,5 +93,6 @@ def _value(value: Any) -> str:
     if isinstance(value, Mapping):
         return ", ".join(f"{visible(str(k)).replace('_', ' ')} {_value(v)}" for k, v in value.items())
     if isinstance(value, list | tuple):
-        return ", ".join(map(_value, value[:16]))
+        more = [f"and {len(value) - _ITEMS:,} more"] if len(value) > _ITEMS else []
+        return ", ".join([*map(_value, value[:_ITEMS]), *more])
     return "" if value is None else visible(str(value), limit=200)

@@ -59,6 +59,15 @@ class Column:
 Columns = dict[str, Column]
 
 
+def per_row(column: Column | None, num_rows: int, missing: int = 0) -> Array:
+    """[rows] int64: the field's value, its length where it is a list, ``missing`` where there is none."""
+    rows = np.full(num_rows, missing, np.int64)
+    if column is not None:
+        there = slice(None) if column.present is None else column.present
+        rows[there] = column.lengths[0] if column.leaf.depth else column.values
+    return rows
+
+
 def concatenate(parts: Sequence[tuple[int, Columns]]) -> Columns:
     """One set of columns from several, each given with its number of rows."""
     if len(parts) == 1:

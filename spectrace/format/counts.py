@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from spectrace.format.columns import Array, Column, Columns
+from spectrace.format.columns import Array, Column, Columns, per_row
 
 MAX_POSITIONS = 256
 """Positions counted one by one; deeper ones are counted in the last."""
@@ -119,11 +119,11 @@ def _is_count(stored: Any) -> bool:
 
 def count_steps(columns: Columns, num_rows: int) -> Counts:
     """Tallies of the steps of one frame."""
-    drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
-    emitted = _row_lengths(columns.get("emitted_ids"), num_rows)
+    drafts = per_row(columns.get("proposal_ids"), num_rows)
+    emitted = per_row(columns.get("emitted_ids"), num_rows)
     tree = _Nodes(columns, drafts)
     depths = tree.deepest()
-    accepted = _scalars(columns.get("num_accepted"), num_rows)
+    accepted = per_row(columns.get("num_accepted"), num_rows)
     sound = np.clip(accepted, 0, drafts)
     goes_on = tree.goes_on(sound, depths)
     counted = np.minimum(sound, MAX_POSITIONS)
@@ -153,12 +153,26 @@ REJECTED_COLUMNS = (9, 10, 26, 28, 29)
 
 def rejected_rows(columns: Columns, num_rows: int) -> Array:
     """[rows] bool: the target refused a token of the step's proposal."""
-    drafts = _row_lengths(columns.get("proposal_ids"), num_rows)
-    emitted = _row_lengths(columns.get("emitted_ids"), num_rows)
-    sound = np.clip(_scalars(columns.get("num_accepted"), num_rows), 0, drafts)
+    drafts = per_row(columns.get("proposal_ids"), num_rows)
+    emitted = per_row(columns.get("emitted_ids"), num_rows)
+    sound = np.clip(per_row(columns.get("num_accepted"), num_rows), 0, drafts)
     tree = _Nodes(columns, drafts)
     refused: Array = tree.goes_on(sound, tree.deepest()) & ~_was_cut(sound, emitted, columns)
     return refused
+
+
+def path_lengths(columns: Columns, num_rows: int) -> tuple[Array, Array, Array]:
+    """How far each proposal went.
+
+    Returns:
+        [rows] longest path drafted (a chain's is K), tokens of it that the target judged with everything
+        before them accepted, and tokens accepted, within 0..K.
+    """
+    drafts = per_row(columns.get("proposal_ids"), num_rows)
+    accepted = np.clip(per_row(columns.get("num_accepted"), num_rows), 0, drafts)
+    tree = _Nodes(columns, drafts)
+    deepest = tree.deepest()
+    return deepest, accepted + tree.goes_on(accepted, deepest), accepted
 
 
 def _was_cut(accepted: Array, emitted: Array, columns: Columns) -> Array:
@@ -169,27 +183,6 @@ def _was_cut(accepted: Array, emitted: Array, columns: Columns) -> Array:
     return was_cut
 
 
-def _row_lengths(column: Column | None, num_rows: int) -> Array:
-    if column is None:
-        return np.zeros(num_rows, np.int64)
-    if column.present is None:
-        return column.lengths[0]
-    lengths = np.zeros(num_rows, np.int64)
-    lengths[column.present] = column.lengths[0]
-    return lengths
-
-
-def _scalars(column: Column | None, num_rows: int) -> Array:
-    if column is None:
-        return np.zeros(num_rows, np.int64)
-    values = column.values.astype(np.int64)
-    if column.present is None:
-        return values
-    whole = np.zeros(num_rows, np.int64)
-    whole[column.present] = values
-    return whole
-
-
 class _Nodes:
     """The nodes of the proposals of one frame; a row without sound parents is a chain."""
 
@@ -198,7 +191,7 @@ class _Nodes:
         parents = columns.get("parents")
         lengths = np.zeros(len(drafts), np.int64)
         if parents is not None and parents.known is None:
-            lengths = _row_lengths(parents, len(drafts))
+            lengths = per_row(parents, len(drafts))
         self._is_tree = (lengths > 0) & (lengths == drafts)
         self._row = np.repeat(np.arange(len(drafts)), lengths)
         self._start = np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -238,7 +231,7 @@ def _last_values(column: Column | None, num_rows: int) -> tuple[Array, Array] | 
     """[rows] last value of a list, and whether the row has one."""
     if column is None or column.known is not None:
         return None
-    lengths = _row_lengths(column, num_rows)
+    lengths = per_row(column, num_rows)
     ends = np.cumsum(lengths)
     has_one = lengths > 0
     last = np.full(num_rows, -1, np.int64)

@@ -92,7 +92,11 @@ FIELDS: tuple[Field, ...] = (
     Field(
         "draft_inputs",
         "structs",
-        (Leaf(16, "draft_inputs.rms", "float", 1), Leaf(17, "draft_inputs.extra", "str", 1)),
+        (
+            Leaf(16, "draft_inputs.rms", "float", 1),
+            Leaf(57, "draft_inputs.token_position", "int", 1),
+            Leaf(17, "draft_inputs.extra", "str", 1),
+        ),
         carrier="rms",
     ),
     _list(18, "target_ids", size="K+1"),

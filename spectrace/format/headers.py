@@ -14,6 +14,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar
 
+from spectrace.errors import UsageError
 from spectrace.format.records import SCHEMA, Run
 from spectrace.format.shredding import NAMED_FLOATS
 
@@ -43,10 +44,19 @@ def plain(value: Any) -> Any:
 
 
 def run_mapping(run: Run | Mapping[str, Any]) -> dict[str, Any]:
-    """A run header as the JSON object that is stored."""
+    """A run header as the JSON object that is stored.
+
+    Raises:
+        UsageError: it is no mapping, or asks for a schema that this package does not write.
+    """
+    if not isinstance(run, (Run, Mapping)):
+        raise UsageError(f"run must be a spectrace.Run or a mapping of its fields, not {type(run).__name__}")
     fields: dict[str, Any] = dump(run) if isinstance(run, Run) else plain(run)
     fields.pop("record", None)
-    return {"schema": SCHEMA, **fields}
+    header = {"schema": SCHEMA, **fields}
+    if header["schema"] != SCHEMA:
+        raise UsageError(f"run.schema must be {SCHEMA}, the schema that this spectrace writes")
+    return header
 
 
 def deep_merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:

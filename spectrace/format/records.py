@@ -92,6 +92,10 @@ class Draft:
     """Rotary settings the engine used."""
     rope_declared: Mapping[str, Any] | None = None
     """Rotary settings the checkpoint declares."""
+    window: int | None = None
+    """Tokens that a layer of the draft sees at most, as run; 0 for all."""
+    window_declared: int | None = None
+    """The same as the checkpoint declares it; 0 for all."""
     parameters: Parameters | None = None
     fingerprints: Mapping[str, Fingerprint] = field(default_factory=dict)
 
@@ -245,6 +249,8 @@ class ReferenceRow:
 class Reference:
     """Fingerprints of one boundary, from one forward of the target over the prompt."""
 
+    request: str | None = None
+    """Whose prompt was read; None in traces of recorders that read the first prompt only and do not say."""
     boundary: int
     rows: Sequence[ReferenceRow] = ()
 
@@ -364,7 +370,7 @@ class Step:
     draft_positions: OptionalInts = _Field()
     """[K] positions the draft was run at."""
     draft_inputs: _Field[tuple[Mapping[str, Any], ...] | None] = _Field()
-    """Per depth, {rms} of the state fed back into the draft."""
+    """Per depth, {rms, token_position}: of the state fed into the draft, and which token was beside it."""
     target_ids: OptionalInts = _Field()
     """[K+1] the target's own pick at the root and after each node."""
     target_logprobs: OptionalFloats = _Field()

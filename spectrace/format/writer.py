@@ -91,7 +91,8 @@ class TraceWriter:
         self._nap = threading.Lock()
         self._nap.acquire()
         header = run_mapping(run)
-        header.setdefault("created", _utc_now())
+        self.created = str(header.setdefault("created", _utc_now()))
+        """ISO 8601, as the header says: tells this recording from another of the same name."""
         self._packer = Packer(self.path, header, self._fault, max_bytes=max_bytes, token_text=token_text)
         self._thread = threading.Thread(target=self._work, name="spectrace-writer", daemon=True)
         self._thread.start()
@@ -163,9 +164,12 @@ class TraceWriter:
         """Gives token texts."""
         self._put(Item("tokens", {"target": target, "draft": draft}))
 
-    def reference(self, *, boundary: int, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Gives the fingerprints of one boundary of one reference forward."""
-        self._put(Item("reference", {"boundary": boundary, "rows": rows}))
+    def reference(
+        self, *, boundary: int, rows: Sequence[Mapping[str, Any]], request: str | None = None
+    ) -> None:
+        """Gives the fingerprints of one boundary of one reference forward, over the prompt of a request."""
+        whose = {} if request is None else {"request": request}
+        self._put(Item("reference", {**whose, "boundary": boundary, "rows": rows}))
 
     def gap(self, *, lost: int, reason: str) -> None:
         """Declares steps that were offered and not recorded."""

@@ -458,6 +458,21 @@ def test_layers_0_is_no_layer_to_eagle_and_specforge(tmp_path: Path) -> None:
     assert sum(skipped + refused for skipped, refused in found.values()) == 20
 
 
+@pytest.mark.parametrize(("layer", "lacking"), [("midlayer", set()), ("layers.0", {"EAGLE", "SpecForge"})])
+def test_each_engine_says_what_it_looks_for_and_does_not_find(
+    tmp_path: Path, layer: str, lacking: set[str]
+) -> None:
+    """By its own name of the layer: a tensor under another name is as good as none."""
+    report = check_draft(open_checkpoint(write_draft(tmp_path, layer=layer)))
+    rows = {row.rule.engine.name: row for row in report.loading}
+    assert {name for name, row in rows.items() if row.lacking} == lacking
+    for name in lacking:
+        assert "midlayer.mlp.up_proj" in rows[name].lacking
+        assert len(rows[name].lacking) == 10
+    assert "layers.0.self_attn.o_proj" in rows["vLLM"].looks_for
+    assert "midlayer.self_attn.o_proj" in rows["EAGLE"].looks_for
+
+
 def test_norms_of_queries_and_keys_are_lost_on_some(tmp_path: Path) -> None:
     """Of a Qwen3 draft: skipped by SGLang without a word, a stop in vLLM unless the class is Qwen3's."""
     norms = {f"midlayer.self_attn.{kind}_norm.weight": head_tensors(8)["norm.weight"][:4] for kind in "qk"}

@@ -140,7 +140,8 @@ def test_a_map_that_changes_its_meaning_says_from_where(d2t: list[int], t2d: Any
     report = check(checkpoint(np.array(d2t), t2d))
     found = next(item for item in report.findings if item.id == "vocab-map/hybrid")
     assert found.evidence["switch"] == {"index": switch}
-    assert f"at index {switch}" in found.summary
+    first, second = ("offsets", "target ids") if d2t is HYBRID else ("target ids", "offsets")
+    assert f"at index {switch}: {first} up to there, {second} from there on" in found.summary
 
 
 @pytest.mark.parametrize("has_mask", [True, False])
@@ -216,6 +217,12 @@ def test_a_map_of_another_type_is_named(d2t: Any, strength: Strength) -> None:
 def test_both_usual_types_are_fine(dtype: Any) -> None:
     """TensorRT-LLM keeps int32, the others int64."""
     assert map_findings(check(checkpoint(D2T.astype(dtype), T2D))) == {}
+
+
+def test_a_map_of_two_axes_is_named() -> None:
+    """Its entries may be right; loaders compare shapes."""
+    report = check(checkpoint(D2T.reshape(2, 4), T2D, draft_vocab=8))
+    assert map_findings(report) == {"vocab-map/dtype": Strength.STRONG}
 
 
 def test_a_length_that_does_not_fit_is_named() -> None:

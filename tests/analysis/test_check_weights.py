@@ -188,6 +188,13 @@ def test_shapes_of_another_model_are_certain(tmp_path: Path) -> None:
     assert "layers.0.mlp.gate_proj.weight is [24, 16], expected [99, 16]" in summary(report, "weights/shape")
 
 
+def test_a_weight_of_one_axis_is_no_matrix(tmp_path: Path) -> None:
+    """Whatever its size: fc takes rows and columns."""
+    flat = {"fc.weight": head_tensors(8)["fc.weight"].reshape(-1)}
+    finding = next(f for f in check(write_draft(tmp_path, changes=flat)).findings if f.id == "weights/shape")
+    assert "fc.weight is [" in finding.summary
+
+
 def test_packed_weights_without_their_declaration_are_certain(tmp_path: Path) -> None:
     """And a declaration without packed weights is a hint."""
     packed = {
@@ -320,7 +327,24 @@ def test_coverage_counts_ids_words_and_ends(tmp_path: Path) -> None:
     assert report.coverage is not None
     assert (report.coverage.kept, report.coverage.of) == (8, 32)
     assert (report.coverage.counted, report.coverage.counted_of) == (6, 9)
+    assert (report.coverage.tokens, report.coverage.tokens_of) == (1, 1)
     assert report.coverage.missing_special == {"eos": (31,)}
+
+
+def test_ids_beyond_the_embeddings_are_strong(tmp_path: Path) -> None:
+    """Tokens were added to the tokenizer of a target whose table did not grow."""
+    theirs = Tokenizer(digest="b", texts={0: "a", 40: "<new>"}, special_ids={})
+    table = Tensor(name="model.embed_tokens.weight", dtype="BF16", shape=(32, 16), file="x")
+    target = Checkpoint(
+        path=Path("t"),
+        config=Config(target_config(32)),
+        tensors={"model.embed_tokens.weight": table},
+        tokenizer=theirs,
+    )
+    report = check_draft(open_checkpoint(write_draft(tmp_path)), target)
+    finding = next(item for item in report.findings if item.id == "tokenizer/mismatch")
+    assert finding.strength is Strength.STRONG
+    assert "ids up to 40, its embeddings 32 rows" in finding.summary
 
 
 def test_rows_that_do_not_fit_the_vocabulary_are_a_hint(tmp_path: Path) -> None:

@@ -134,10 +134,11 @@ def golden() -> Callable[[str, str], None]:
     return check
 
 
-def _on_a_terminal(*arguments: str | Path, **environment: str) -> Outcome:
+def _on_a_terminal(*arguments: str | Path, program: str | None = None, **environment: str) -> Outcome:
     """Run a command line on a terminal; both streams are one, as a person sees them."""
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "spectrace", *map(str, arguments)]
+    start = ["-m", "spectrace"] if program is None else ["-c", program]
+    command = [sys.executable, *start, *map(str, arguments)]
     surroundings = {**os.environ, "TERM": "xterm", **environment}
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings) as process:
         os.close(theirs)

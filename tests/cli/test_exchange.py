@@ -79,6 +79,15 @@ def test_repair_of_a_sound_trace_says_that_nothing_was_damaged(trace: Path, run:
     assert run("steps", "packed.spectrace").out == run("steps", "run.spectrace").out
 
 
+IMPATIENT = """
+import sys
+from spectrace.cli import main, output
+output._PATIENCE_S = 0
+sys.exit(main())
+"""
+"""A program whose progress bars do not wait a second."""
+
+
 def test_long_work_shows_a_bar_to_a_person_only(trace: Path, run: Run, on_a_terminal: Run) -> None:
     """On a terminal each long command shows how far it is and ends at 100 %; a log file gets nothing."""
     for arguments, label in (
@@ -87,8 +96,10 @@ def test_long_work_shows_a_bar_to_a_person_only(trace: Path, run: Run, on_a_term
         (["repair", "b.spectrace", "-o", "c.spectrace"], "repairing"),
         (["stats", "run.spectrace", "--by", "request"], "reading"),
     ):
-        shown = on_a_terminal(*arguments)
+        shown = on_a_terminal(*arguments, program=IMPATIENT)
         assert shown.code == 0
         assert re.search(rf"{label}  \[#+\]  100%", shown.out), shown.out
+        if "stats" in arguments:
+            assert label not in on_a_terminal(*arguments).out  # done within a second
         quiet = run(*arguments, *([] if "stats" in arguments else ["--overwrite"]))
         assert label not in quiet.out + quiet.err

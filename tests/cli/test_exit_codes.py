@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 import pytest
 
 from spectrace.testing import write_trace
+from tests.format.hostile import head
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -54,7 +55,7 @@ def test_a_file_that_is_no_trace_is_one(trace: Path, run: Run) -> None:
 
 def test_a_newer_schema_says_what_opens_it(trace: Path, run: Run) -> None:
     """A trace of a later spectrace names both versions and the line to type."""
-    write_trace("new.spectrace", run={"schema": 99})
+    Path("new.spectrace").write_bytes(head(schema=99))
     found = run("stats", "new.spectrace")
     assert found.code == 1
     assert "schema 99, this spectrace reads up to 1" in found.err

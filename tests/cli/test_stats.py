@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 
 from spectrace import TraceWriter
-from spectrace.analysis.acceptance import METRICS
+from spectrace.analysis.acceptance import BY_DEPTH, METRICS
 from spectrace.format.tracefile import TraceFile
 from spectrace.testing import step_fields, write_trace
 
@@ -28,6 +28,8 @@ def test_every_metric_is_printed_with_its_formula(trace: Path, run: Run) -> None
     text, data = run("stats", "run.spectrace").out, _stats(run, "run.spectrace")
     assert list(data["metrics"]) == [metric.name for metric in METRICS]
     for metric in METRICS:
+        if metric is BY_DEPTH:
+            continue  # of chains it is the acceptance rate again
         line = next(
             line for line in text.splitlines() if line.startswith(metric.name.replace("_", " ") + "  ")
         )
@@ -118,3 +120,55 @@ def test_a_header_with_impossible_numbers_is_still_json(run: Run, tmp_path: Path
     path = write_trace(tmp_path / "t", steps, run={"baseline": {"token_ns": float("nan")}})
     assert _stats(run, path)["times"]["speedup"] == "NaN"
     assert run("stats", path).code == 0
+
+
+def test_a_number_printed_elsewhere_is_explained(run: Run, trace: Path) -> None:
+    """The formula, who uses it, and what the usual one would be; the summary stays away."""
+    found = run("stats", trace, "--explain", "1.286").out
+    assert found.startswith("1.286 is given by several formulas over these steps:\n")
+    assert "accept length without bonus 1.286: accepted / proposals" in found
+    assert "vLLM's is 2.286 here" in found
+    assert "requests  " not in found
+
+
+def test_a_number_that_nothing_gives_gets_the_nearest(run: Run, trace: Path) -> None:
+    """And a word on which other steps it may be of."""
+    found = run("stats", trace, "--explain", "2.31").out
+    assert found.startswith("No formula over these steps gives 2.31. The nearest are:\n")
+    assert "a server's average" in found
+
+
+def test_what_is_no_number_cannot_be_explained(run: Run, trace: Path) -> None:
+    """A wrong argument is two, before anything is read."""
+    found = run("stats", trace, "--explain", "\x1b[2Jx")
+    assert (found.code, found.out) == (2, "")
+    assert "such as 2.31 or 46.7%" in found.err
+    assert "\x1b" not in found.err
+
+
+def test_a_trace_without_a_proposal_explains_nothing(run: Run, tmp_path: Path) -> None:
+    """No division by zero, and a reason."""
+    path = write_trace(tmp_path / "t", [{"proposal_ids": [], "num_accepted": 0, "emitted_ids": [3]}])
+    assert "The nearest are" in run("stats", path, "--explain", "2").out
+    assert run("stats", path, "--explain", "1").out.startswith("1 is given by one formula")
+    assert run("stats", path, "--by", "request").code == 0
+    assert run("stats", write_trace(tmp_path / "e", []), "--explain", "1").out.endswith("to count.\n")
+
+
+@pytest.mark.parametrize("by", ["request", "segment", "context", "batch_row"])
+def test_groups_are_shown_as_text_and_as_json(run: Run, trace: Path, by: str) -> None:
+    """Every breakdown has the metrics and the rates per position; missing fields are said."""
+    data = _stats(run, trace, "--by", by)
+    groups = data[f"by_{by}"]
+    assert sum(group["proposals"] for group in groups.values()) == data["counts"]["proposals"]
+    assert all(group["positions"][0]["unconditional"] == group["alpha1"] for group in groups.values())
+    text = run("stats", trace, "--by", by).out
+    assert ("not recorded" in text) is (by in ("segment", "batch_row"))
+    assert ("mean over the requests" in text) is (by == "request")
+
+
+def test_a_reported_number_needs_a_proposal(run: Run, tmp_path: Path) -> None:
+    """A header that claims an accept length of a run without proposals is no exception in diagnose."""
+    steps = [{"proposal_ids": [], "num_accepted": 0, "emitted_ids": [3]}]
+    path = write_trace(tmp_path / "t", steps, run={"reported": {"accept_length": 1.0}})
+    assert run("diagnose", path).code == 0

@@ -94,7 +94,10 @@ def test_export_import_export_is_the_same(
 def _without_extra(fields: Fields) -> Fields:
     """Fields but for unknown keys: a number that JSON lacks is a text there, which the lines compare."""
     found = {key: value for key, value in fields.items() if key != "extra"}
-    for name, known in (("nonfinite", ("draft_logits", "target_logits")), ("draft_inputs", ("rms",))):
+    for name, known in (
+        ("nonfinite", ("draft_logits", "target_logits")),
+        ("draft_inputs", ("rms", "token_position")),
+    ):
         if name in found:
             items = found[name] if isinstance(found[name], tuple) else (found[name],)
             found[name] = [{key: item.get(key) for key in known} for item in items]

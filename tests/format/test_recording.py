@@ -23,7 +23,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import spectrace
-from spectrace.errors import RecorderError
+from spectrace.errors import RecorderError, UsageError
 from spectrace.format.fields import FIELDS
 from spectrace.testing import step_fields, write_trace
 
@@ -210,6 +210,14 @@ def test_an_existing_file_is_refused(tmp_path: Path) -> None:
 def test_a_header_that_cannot_be_stored_is_refused(tmp_path: Path, run: Any) -> None:
     """The constructor says what is wrong with the header, and leaves no file behind."""
     with pytest.raises(RecorderError, match="run"):
+        spectrace.TraceWriter(tmp_path / "t.spectrace", run)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("run", [["x"], {"schema": 99}, "run"], ids=["list", "schema", "text"])
+def test_a_header_of_another_kind_is_refused(tmp_path: Path, run: Any) -> None:
+    """A run that is no mapping, or of a schema that is not written here, is a mistake of the caller."""
+    with pytest.raises(UsageError, match="run"):
         spectrace.TraceWriter(tmp_path / "t.spectrace", run)
     assert list(tmp_path.iterdir()) == []
 
@@ -405,19 +413,22 @@ def test_a_forked_child_does_not_hold_the_file(tmp_path: Path) -> None:
             writer.step(step_fields())
             writer.flush()
             if os.fork() == 0:
-                os.read(release[0], 1)
-            else:
+                # Without this end of its own it also leaves when the test fails.
+                os.close(release[1])
                 os.write(ready[1], b".")
+                os.read(release[0], 1)
         finally:
             os._exit(0)
+    os.close(ready[1])
     os.read(ready[0], 1)
     os.waitpid(recorder, 0)
-    with spectrace.open(path) as trace:
-        assert trace.state == "unclosed"
-        assert len(trace) == 1
-    os.write(release[1], b".")
-    for fd in (*ready, *release):
-        os.close(fd)
+    try:
+        with spectrace.open(path) as trace:
+            assert trace.state == "unclosed"
+            assert len(trace) == 1
+    finally:
+        for fd in (ready[0], *release):
+            os.close(fd)
 
 
 def test_abandon_after_close_keeps_the_trace(tmp_path: Path) -> None:

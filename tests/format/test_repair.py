@@ -36,7 +36,7 @@ def everything(path: Path) -> list[Any]:
             trace.run_mapping,
             [(r.request, r.prompt_ids, r.prompt_digest, r.segment_map) for r in trace.requests],
             [
-                (r.boundary, [(row.position, row.rms, row.projections) for row in r.rows])
+                (r.request, r.boundary, [(row.position, row.rms, row.projections) for row in r.rows])
                 for r in trace.references
             ],
             [(gap.lost, gap.reason) for gap in trace.gaps],

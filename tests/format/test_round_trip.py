@@ -384,6 +384,7 @@ def test_references_are_read_in_order(given_references: list[Fields]) -> None:
     with written(reference=[((), fields) for fields in given_references]) as trace:
         found = [
             {
+                **({} if reference.request is None else {"request": reference.request}),
                 "boundary": reference.boundary,
                 "rows": [
                     {

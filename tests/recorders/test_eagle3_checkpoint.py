@@ -185,12 +185,13 @@ def test_what_is_missing_or_has_no_place_is_named(tmp_path: Path, caplog: pytest
     assert torch.equal(_logits(folder), _logits(folder))
 
 
-def test_without_a_map_raw_ids_are_target_ids(tmp_path: Path) -> None:
+def test_without_a_map_raw_ids_are_target_ids(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """That is what engines do, and the trace can tell it from a map that is there."""
     weights = {name: w for name, w in random_weights(config_json()).items() if name not in ("d2t", "t2d")}
     draft = load_draft(write_draft(tmp_path / "draft", config_json(), weights), random_target())
     assert (draft.vocab.applied, draft.vocab.source) == ("identity", "missing")
     assert draft.vocab.table.tolist() == list(range(40))
+    assert "no d2t for 40 of 100 ids" in caplog.text
 
 
 def test_offsets_are_added(tmp_path: Path) -> None:
@@ -208,6 +209,10 @@ def test_offsets_are_added(tmp_path: Path) -> None:
         ("d2t", lambda t: t + 60, "tensor d2t: raw id 20 maps to 101, the target has 100 ids"),
         ("d2t", lambda t: t.float(), "tensor d2t: holds float32 [40], not a list of int64"),
         ("fc.weight", lambda t: t[:, :90], "tensor fc.weight: takes 90 values, no multiple of"),
+        ("fc.weight", lambda t: t[0], "tensor fc.weight: has shape [96], not rows and columns"),
+        ("fc.weight", lambda t: t.to(torch.int8), "tensor fc.weight: is int8; quantized drafts are not run"),
+        ("lm_head.weight", lambda t: t[0, 0], "tensor lm_head.weight: has shape [], not rows and columns"),
+        ("lm_head.weight", lambda t: t[:0], "tensor lm_head.weight: has shape [0, 32]"),
         ("fc.weight", lambda t: t[:, :64], "fc takes 2 taps, 3 are there by default: (2, 3, 3)"),
         (
             "layers.0.mlp.up_proj.weight",
@@ -233,6 +238,13 @@ def test_what_does_not_fit_is_a_sentence(tmp_path: Path, name: str, change: Any,
         ({"hidden_size": 32}, "config.json does not say intermediate_size, num_attention_heads, vocab_size"),
         (config_json(eagle_config={"use_aux_hidden_state": False}), "a draft without fc is not EAGLE-3"),
         (config_json(eagle_aux_hidden_state_layer_ids=[1, 2, 9]), "boundary 9 (declared) does not exist"),
+        (config_json(num_hidden_layers=10**9), "config.json says 1,000,000,000 layers"),
+        (config_json(num_hidden_layers=60, intermediate_size=10**9), "config.json asks for [1000000000, 32]"),
+        (config_json(num_attention_heads=7), "not a multiple of the number of attention heads"),
+        (config_json(head_dim=10**9), "config.json asks for [4000000000, 64]"),
+        (config_json(hidden_act="none"), "describes no draft that can be built (KeyError: 'none')"),
+        (config_json(rms_norm_eps="x"), "refused by transformers: Field 'rms_norm_eps' expected float"),
+        (config_json(rope_scaling={"rope_type": "none"}), "describes no draft that can be built"),
         (config_json(hidden_size=64), "is missing, and the target's are 32 wide"),
     ],
 )
@@ -244,3 +256,25 @@ def test_a_config_that_cannot_run_is_a_sentence(
     with pytest.raises(CheckpointError) as error:
         load_draft(folder, random_target())
     assert sentence in str(error.value)
+
+
+def test_no_size_of_a_config_takes_memory_that_the_tensors_do_not_fill(tmp_path: Path) -> None:
+    """Layers that no tensor belongs to are random, but not without bound; shared embeddings need no room."""
+    weights = random_weights(config_json())
+    layerless = {name: value for name, value in weights.items() if not name.startswith("layers.")}
+    huge = write_draft(tmp_path / "huge", config_json(intermediate_size=10**9), layerless)
+    with pytest.raises(CheckpointError, match="values that are not there"):
+        load_draft(huge, random_target())
+    wide = write_draft(tmp_path / "wide", config_json(vocab_size=10**12), weights)
+    assert load_draft(wide, random_target()).missing == ()
+
+
+def test_a_folder_without_weights_is_no_draft(tmp_path: Path) -> None:
+    """A config alone would draft at random; a GGUF file is named as not read."""
+    folder = write_draft(tmp_path / "draft", config_json(), random_weights(config_json()))
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(CheckpointError, match="holds no weights that can be read"):
+        load_draft(folder, random_target())
+    (folder / "model.gguf").write_bytes(b"GGUF")
+    with pytest.raises(CheckpointError, match="GGUF files are not read"):
+        load_draft(folder, random_target())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,17 @@ import spectrace_demo
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from spectrace_eagle3 import Chain, DynamicTree, Eagle3Decoder, Sampler, decoder, generate_alone, load_draft  # noqa: E402
+from spectrace.errors import UsageError  # noqa: E402
+from spectrace_eagle3 import (  # noqa: E402
+    Chain,
+    DynamicTree,
+    Eagle3Decoder,
+    Sampler,
+    StaticTree,
+    decoder,
+    generate_alone,
+    load_draft,
+)
 from spectrace_eagle3.proposal import Proposal, propose  # noqa: E402
 from spectrace_eagle3.target import Target  # noqa: E402
 from tests.recorders.eagle3_zoo import (  # noqa: E402
@@ -203,3 +214,68 @@ def test_hooks_are_gone_after_use() -> None:
     target.close()
     after = [len(module._forward_hooks) + len(module._forward_pre_hooks) for module in model.modules()]
     assert before == after
+
+
+@pytest.mark.parametrize(
+    "plan", [Chain(0), Chain(50), DynamicTree(1000, 3, 400), DynamicTree(3, 3, 0), StaticTree(())]
+)
+@pytest.mark.parametrize("length", [0, 1, 2, 7])
+def test_plans_of_any_size_keep_output_and_length(plan: Any, length: int) -> None:
+    """No draft token at all, more than are wanted, more choices than the draft has ids."""
+    ids = prompt_ids(0)
+    with Eagle3Decoder(bundled_target(), _bundled(), plan) as run:
+        assert run.generate(ids, length) == generate_alone(bundled_target(), ids, length)
+        assert run.generate(ids[:1], length) == generate_alone(bundled_target(), ids[:1], length)
+
+
+@pytest.mark.parametrize("plan", [Chain(5), DynamicTree(3, 4, 10)])
+def test_an_end_among_accepted_tokens_cuts_them(plan: Any) -> None:
+    """Whichever token ends the text, nothing comes after it."""
+    ids = prompt_ids(0)
+    alone = generate_alone(bundled_target(), ids, 24)
+    for end in set(alone[2:14]):
+        with Eagle3Decoder(bundled_target(), _bundled(), plan, eos_ids=[end]) as run:
+            assert run.generate(ids, 24) == alone[: alone.index(end) + 1]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "plan", "sentence"),
+    [
+        ([], Chain(2), "prompt: has no tokens"),
+        ([3, 5000], Chain(2), "there is no token 5,000; the target has 1,280"),
+        ([-1], Chain(2), "there is no token -1"),
+        ([3], StaticTree(((0,), (600,))), "there is no choice 600 among the draft's 560 ids"),
+    ],
+)
+def test_what_cannot_be_generated_is_a_sentence(prompt: list[int], plan: Any, sentence: str) -> None:
+    """Before the target is asked."""
+    with pytest.raises(UsageError, match=sentence), Eagle3Decoder(bundled_target(), _bundled(), plan) as run:
+        run.generate(prompt, 4)
+
+
+def test_passing_the_limit_of_the_target_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """Rotary positions go on for ever, so the output is still the target's own."""
+    ids = (prompt_ids(0) * 60)[:505]
+    with Eagle3Decoder(bundled_target(), _bundled(), Chain(4)) as run:
+        assert run.generate(ids, 16) == generate_alone(bundled_target(), ids, 16)
+    assert "521 tokens passes the target's limit of 512" in caplog.text
+
+
+@pytest.mark.parametrize("is_draft_wide", [False, True])
+@pytest.mark.parametrize("plan", [Chain(4), DynamicTree(3, 3, 8)])
+def test_half_precision_runs_beside_any_draft(tmp_path: Path, plan: Any, is_draft_wide: bool) -> None:
+    """The draft takes the target's dtype; one that was made wider afterwards is fed all the same."""
+    model = copy.deepcopy(random_target()).to(torch.bfloat16)
+    folder = write_draft(tmp_path / "draft", config_json(), random_weights(config_json()))
+    draft = load_draft(folder, model)
+    assert draft.head.fc.weight.dtype == torch.bfloat16
+    if is_draft_wide:
+        draft.head.float()
+    with Eagle3Decoder(model, draft, plan) as run:
+        found = run.generate([5, 6, 7], 20)
+    alone = generate_alone(model, [5, 6, 7], 20)
+    at = next((i for i, pair in enumerate(zip(found, alone)) if pair[0] != pair[1]), None)
+    if at is not None:  # in eight bits of mantissa two choices are often a tie
+        with torch.no_grad():
+            logits = model(torch.tensor([[5, 6, 7, *alone[:at]]])).logits[0, -1].float()
+        assert abs(float(logits[alone[at]] - logits[found[at]])) < 0.05

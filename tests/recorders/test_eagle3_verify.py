@@ -34,6 +34,7 @@ def _proposal(target_ids: list[int], parents: list[int]) -> Proposal:
         logits=torch.zeros(1, 5),
         positions=[0],
         input_rms=[1.0],
+        token_ids=[0],
         draft_kv_length=0,
     )
 

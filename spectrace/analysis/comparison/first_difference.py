@@ -32,6 +32,10 @@ from spectrace.analysis.comparison.rows import (
     TREE,
     Ids,
     Rows,
+    alike,
+    both_known,
+    differ,
+    narrow,
     spans,
 )
 from spectrace.format.columns import Array
@@ -39,6 +43,8 @@ from spectrace.format.columns import Array
 KINDS = ("prompt", "proposal", "target_pick", "decision", "emitted")
 """What is compared, in the order in which one causes the next."""
 _BITS = {"proposal": PROPOSAL, "target_pick": TARGET_PICK, "decision": DECISION, "emitted": EMITTED}
+_ROWS_AT_ONCE = 1 << 16
+"""Proposals compared at once, so that a long trace needs little memory."""
 _LISTED = 64
 """Requests whose first difference a result lists."""
 
@@ -155,9 +161,10 @@ class Tokens:
 
     def __post_init__(self) -> None:
         rows = self.rows
-        self.row = np.repeat(np.arange(len(rows.keys)), rows.emitted)
-        self.at = spans(rows.token_starts, rows.emitted)
-        self.keys = rows.keys[self.row] + self.at - rows.token_starts[self.row]
+        self.row = np.repeat(np.arange(len(rows.keys), dtype=np.int32), rows.emitted)
+        at = spans(rows.token_starts, rows.emitted)
+        self.keys = rows.keys[self.row] + at - rows.token_starts[self.row]
+        self.at = narrow(at)
         if (np.diff(self.keys) <= 0).any():
             self.keys, first = np.unique(self.keys, return_index=True)
             self.row, self.at = self.row[first], self.at[first]
@@ -187,19 +194,24 @@ class Texts:
         mine, theirs = _common(self.a.keys, self.b.keys)
         committed = a.committed, b.committed
         at, other_at = self.a.at[mine], self.b.at[theirs]
-        known = committed[0].known_at(at) & committed[1].known_at(other_at)
-        known &= ~np.isin(self.a.keys[mine] >> POSITION_BITS, np.asarray(uncompared, np.int64))
-        differs = known & (committed[0].values[at] != committed[1].values[other_at])
+        known = both_known(committed[0], at, committed[1], other_at)
+        differs = differ(committed[0], at, committed[1], other_at)
+        del at, other_at
+        keys = self.a.keys[mine]
+        pair = narrow(keys >> POSITION_BITS)
+        if len(uncompared):
+            prompts_agree = ~np.isin(pair, np.asarray(uncompared, np.int64))
+            known, differs = known & prompts_agree, differs & prompts_agree
         self.fork = np.full(num_pairs, 1 << POSITION_BITS, np.int64)
         """[pairs] place of the first token that differs; beyond every place where none does."""
         self.fork[np.asarray(uncompared, np.int64)] = -1
-        pairs, first = np.unique((self.a.keys[mine] >> POSITION_BITS)[differs], return_index=True)
-        hits = np.flatnonzero(differs)[first]
-        self.fork[pairs] = _places(self.a.keys[mine[hits]])
+        hits = np.flatnonzero(differs)
+        hits = hits[np.flatnonzero(np.diff(pair[hits], prepend=-1))]
+        self.fork[pair[hits]] = _places(keys[hits])
         self.forked = mine[hits], theirs[hits]
         """Tokens of A and B at which texts part, one of each pair that does."""
-        common = known & (_places(self.a.keys[mine]) <= self.fork[self.a.keys[mine] >> POSITION_BITS])
-        self.common = mine[common], theirs[common]
+        common = known & (_places(keys) <= self.fork[pair])
+        self.common = (mine, theirs) if common.all() else (mine[common], theirs[common])
         """Tokens of A and B at the same place, up to the first that differs."""
 
     def unseen(self) -> int:
@@ -237,7 +249,7 @@ def compare_rows(a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair]) -> tuple
     }
     marks = np.where(a.positions > texts.fork[a.pairs], BEHIND_FORK, 0).astype(np.uint8)
     for name, found in hits.items():
-        marks[np.unique(found.a)] |= _BITS[name]
+        marks[found.a] |= _BITS[name]
     told = _Teller(a, b, texts, pairs)
     first = {name: _first_of_each(a, found) for name, found in hits.items()}
     prompts = [told.prompt(pair) for pair in pairs if pair.prompt_difference is not None]
@@ -245,7 +257,7 @@ def compare_rows(a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair]) -> tuple
     for name, found in hits.items():
         kinds[name] = Kind(
             compared=found.compared,
-            differing=len(np.unique(found.a)) if name in ("proposal", "decision") else len(found.a),
+            differing=len(found.a),
             requests=len(first[name]),
             first=told.earliest(name, found, proposals.telling() if name == "proposal" else None),
         )
@@ -288,19 +300,25 @@ class _Proposals:
         self.a, self.b = a, b
         self.mine, self.theirs = mine[kept], theirs[kept]
         self.shared = np.minimum(a.drafted[self.mine], b.drafted[self.theirs])
-        at = spans(a.draft_starts[self.mine], self.shared)
-        other_at = spans(b.draft_starts[self.theirs], self.shared)
-        row = np.repeat(np.arange(len(self.mine)), self.shared)
-        other_id = _differ(a.proposal, at, b.proposal, other_at)
-        same_raw = _alike(a.raw, at, b.raw, other_at)
-        self.same_raw_other_id = int((other_id & same_raw).sum())
-        other_id |= _differ(a.parents, at, b.parents, other_at)
         self.index = self.shared.copy()
-        rows, first = np.unique(row[other_id], return_index=True)
-        begin = np.cumsum(self.shared) - self.shared
-        self.index[rows] = np.flatnonzero(other_id)[first] - begin[rows]
+        self.same_raw_other_id = 0
+        for start in range(0, len(self.mine), _ROWS_AT_ONCE):
+            self._find(slice(start, start + _ROWS_AT_ONCE))
         self.differs = self.index < self.shared
         self.only_length = ~self.differs & (a.drafted[self.mine] != b.drafted[self.theirs])
+
+    def _find(self, rows: slice) -> None:
+        """Sets the index of some rows."""
+        a, b, shared = self.a, self.b, self.shared[rows]
+        at = spans(a.draft_starts[self.mine[rows]], shared)
+        other_at = spans(b.draft_starts[self.theirs[rows]], shared)
+        other_id = differ(a.proposal, at, b.proposal, other_at)
+        self.same_raw_other_id += int((other_id & alike(a.raw, at, b.raw, other_at)).sum())
+        tokens = np.flatnonzero(other_id | differ(a.parents, at, b.parents, other_at))
+        begins = np.cumsum(shared, dtype=np.int64) - shared
+        row = np.searchsorted(begins, tokens, "right") - 1
+        first = np.flatnonzero(np.diff(row, prepend=-1))
+        self.index[rows][row[first]] = tokens[first] - begins[row[first]]
 
     def hits(self) -> _Hits:
         """Proposals that differ in a token or in length."""
@@ -347,9 +365,9 @@ def _picks(a: Rows, b: Rows, texts: Texts) -> _Hits:
     """Places at which the targets picked different tokens."""
     mine, theirs = texts.common
     at, other_at = texts.a.at[mine], texts.b.at[theirs]
-    known = a.picks.known_at(at) & b.picks.known_at(other_at)
-    differs = np.flatnonzero(known & (a.picks.values[at] != b.picks.values[other_at]))
-    return _token_hits(a, b, texts, int(known.sum()), (mine[differs], theirs[differs]), (a.picks, b.picks))
+    known = int(both_known(a.picks, at, b.picks, other_at).sum())
+    differs = np.flatnonzero(differ(a.picks, at, b.picks, other_at))
+    return _token_hits(a, b, texts, known, (mine[differs], theirs[differs]), (a.picks, b.picks))
 
 
 def _forks(a: Rows, b: Rows, texts: Texts) -> _Hits:
@@ -365,7 +383,7 @@ def _token_hits(
     at, other_at = texts.a.at[mine], texts.b.at[theirs]
     row, other_row = texts.a.row[mine], texts.b.row[theirs]
     everywhere = np.ones(len(mine), bool)
-    values = ids[0].values[at].astype(np.int64), ids[1].values[other_at].astype(np.int64)
+    values = _values(ids[0], at, everywhere), _values(ids[1], other_at, everywhere)
     return _Hits(compared, row, other_row, at - a.token_starts[row], values, (everywhere, everywhere))
 
 
@@ -452,7 +470,7 @@ def _first_of_each(a: Rows, hits: _Hits) -> Array:
 
 
 def _raw(rows: Rows, row: int, index: int) -> int | None:
-    if index >= int(rows.drafted[row]):
+    if rows.raw.is_empty or index >= int(rows.drafted[row]):
         return None
     at = np.array([int(rows.draft_starts[row]) + index])
     return int(rows.raw.values[at[0]]) if rows.raw.known_at(at)[0] else None
@@ -460,32 +478,21 @@ def _raw(rows: Rows, row: int, index: int) -> int | None:
 
 def _values(ids: Ids, at: Array, has: Array) -> Array:
     found = np.zeros(len(at), np.int64)
-    found[has] = ids.values[at[has]]
+    if not ids.is_empty:
+        found[has] = ids.values[at[has]]
     return found
-
-
-def _differ(one: Ids, at: Array, other: Ids, other_at: Array) -> Array:
-    """Whether ids are known to differ."""
-    unequal: Array = one.values[at] != other.values[other_at]
-    return unequal & one.known_at(at) & other.known_at(other_at)
-
-
-def _alike(one: Ids, at: Array, other: Ids, other_at: Array) -> Array:
-    """Whether ids are known to be the same."""
-    equal: Array = one.values[at] == other.values[other_at]
-    return equal & one.known_at(at) & other.known_at(other_at)
 
 
 def _common(a: Array, b: Array) -> tuple[Array, Array]:
     """Indices of the values that two ascending arrays without repetition share."""
     if np.array_equal(a, b):
-        same = np.arange(len(a))
+        same = np.arange(len(a), dtype=np.int32)
         return same, same
     if not len(a) or not len(b):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
     at = np.minimum(np.searchsorted(b, a), len(b) - 1)
     mine = np.flatnonzero(b[at] == a)
-    return mine, at[mine]
+    return narrow(mine), narrow(at[mine])
 
 
 def _places(keys: Array) -> Array:

@@ -29,9 +29,6 @@ _WORDS = {
     "sampling.processors": "logits processors",
     "speculation.num_draft_tokens": "draft tokens per step",
     "speculation.tree": "tree",
-    "speculation.tree.topk": "tree: children per node",
-    "speculation.tree.depth": "tree: depth",
-    "speculation.tree.num_nodes": "tree: nodes",
     "target.id": "target",
     "target.revision": "target's revision",
     "target.dtype": "target's compute type",
@@ -122,7 +119,7 @@ def _walk(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str) -> Iter
             yield from _weights(mine, theirs)
         elif path == "vocab_map.d2t" or path == "vocab_map.t2d":
             yield _table(path, mine, theirs)
-        elif _is_section(mine, theirs) and path.count(".") < _MAX_DEPTH:
+        elif path != "speculation.tree" and _is_section(mine, theirs) and path.count(".") < _MAX_DEPTH:
             yield from _walk(_section(mine), _section(theirs), f"{path}.")
         else:
             yield HeaderDifference(path, _words(path), mine, theirs)
@@ -195,8 +192,7 @@ def _weights(mine: Any, theirs: Any) -> Iterator[HeaderDifference]:
         yield HeaderDifference(
             f"draft.fingerprints.{at}",
             f"draft's weights, {len(differing)} of {common} differ: {_names(differing)}",
-            _weight(one[at]),
-            _weight(other[at]),
+            *_weight_values(one[at], other[at]),
         )
 
 
@@ -209,12 +205,16 @@ def _same_weight(mine: Any, theirs: Any) -> bool:
     return bool(mine == theirs)
 
 
-def _weight(fingerprint: Any) -> str:
-    if not isinstance(fingerprint, Mapping):
-        return "unreadable"
-    rms, shape = fingerprint.get("rms"), fingerprint.get("shape")
-    told = f"RMS {rms:.4g}" if isinstance(rms, float) else "no RMS"
-    return f"{told}, shape {shown_value(shape)}"
+def _weight_values(mine: Any, theirs: Any) -> tuple[str, str]:
+    """Shapes where they differ, else sizes."""
+    shapes, sizes = (
+        [value.get(key) if isinstance(value, Mapping) else None for value in (mine, theirs)]
+        for key in ("shape", "rms")
+    )
+    if shapes[0] != shapes[1]:
+        return f"shape {shown_value(shapes[0])}", f"shape {shown_value(shapes[1])}"
+    told = [f"RMS {rms:.4g}" if isinstance(rms, float) else "no RMS" for rms in sizes]
+    return told[0], told[1]
 
 
 def _recorded(weights: Mapping[str, Any]) -> str:
@@ -242,7 +242,9 @@ def shown_value(value: Any) -> str:
         return visible(value, limit=_SHOWN) if value else "empty"
     if isinstance(value, Sequence):
         told = ", ".join(shown_value(item) for item in value[:12])
-        return visible_cut(told + (", ..." if len(value) > 12 else "")) or "none"
+        if len(told) <= _SHOWN and len(value) <= 12:
+            return told or "none"
+        return visible_cut(f"{shown_value(value[0])} and {len(value) - 1:,} more")
     if isinstance(value, Mapping):
         told = ", ".join(f"{visible(str(k), limit=20)} {shown_value(v)}" for k, v in list(value.items())[:6])
         return visible_cut(told) or "none"

@@ -38,9 +38,45 @@ class Ids(NamedTuple):
     known: Array | None
     """[len(values)] bool; None when all are."""
 
+    @property
+    def is_empty(self) -> bool:
+        """No id is known; then there are no values either."""
+        return not len(self.values)
+
     def known_at(self, at: Array) -> Array:
         """Which of some ids are known."""
         return np.ones(len(at), bool) if self.known is None else self.known[at]
+
+
+def differ(one: Ids, at: Array, other: Ids, other_at: Array) -> Array:
+    """Which of some ids are known to differ."""
+    if one.is_empty or other.is_empty:
+        return np.zeros(len(at), bool)
+    unequal: Array = one.values[at] != other.values[other_at]
+    return unequal & _both_known(one, at, other, other_at)
+
+
+def alike(one: Ids, at: Array, other: Ids, other_at: Array) -> Array:
+    """Which of some ids are known to be the same."""
+    if one.is_empty or other.is_empty:
+        return np.zeros(len(at), bool)
+    equal: Array = one.values[at] == other.values[other_at]
+    return equal & _both_known(one, at, other, other_at)
+
+
+def both_known(one: Ids, at: Array, other: Ids, other_at: Array) -> Array:
+    """Of which places both ids are known."""
+    if one.is_empty or other.is_empty:
+        return np.zeros(len(at), bool)
+    return np.broadcast_to(_both_known(one, at, other, other_at), len(at))
+
+
+def _both_known(one: Ids, at: Array, other: Ids, other_at: Array) -> Array | np.bool_:
+    found: Array | np.bool_ = np.True_
+    for ids, places in ((one, at), (other, other_at)):
+        if ids.known is not None:
+            found = found & ids.known[places]
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +180,12 @@ def _piece(block: Block, table: Array) -> tuple[dict[str, Array], int]:
     placed = (block.positions >= 0) & (block.positions < 1 << POSITION_BITS)
     kept = (pairs >= 0) & placed
     rows: dict[str, Array] = {
-        "numbers": block.numbers(np.arange(block.num_rows)),
+        "numbers": narrow(block.numbers(np.arange(block.num_rows))),
         "keys": pairs << POSITION_BITS | np.where(placed, block.positions, 0),
-        "drafted": block.drafted,
-        "accepted": block.accepted,
-        "reached": block.accepted + rejected_rows(block.columns, block.num_rows),
-        "emitted": block.emitted,
+        "drafted": narrow(block.drafted),
+        "accepted": narrow(block.accepted),
+        "reached": narrow(block.accepted + rejected_rows(block.columns, block.num_rows)),
+        "emitted": narrow(block.emitted),
         "marks": _marks(block),
     }
     tokens = _ids("proposal", block.tokens("proposal_ids"), block.drafted)
@@ -181,14 +217,13 @@ def _marks(block: Block) -> Array:
 
 
 def _ids(name: str, found: Values | None, lengths: Array) -> dict[str, Array]:
-    """Ids of a block as two arrays of one size."""
-    if found is None:
-        size = int(lengths.sum())
-        return {name: np.zeros(size, np.int8), f"{name}_known": np.zeros(size, bool)}
-    return {name: _narrow(found.values), f"{name}_known": found.known}
+    """Ids of a block as two arrays of one size; the values are empty where none is known."""
+    if found is None or not found.known.any():
+        return {name: np.zeros(0, np.int32), f"{name}_known": np.zeros(int(lengths.sum()), bool)}
+    return {name: narrow(found.values), f"{name}_known": found.known}
 
 
-def _narrow(ids: Array) -> Array:
+def narrow(ids: Array) -> Array:
     """The ids in 32 bits where they fit: a long trace holds many."""
     bounds = np.iinfo(np.int32)
     fits = not len(ids) or (ids.min() >= bounds.min and ids.max() <= bounds.max)
@@ -196,7 +231,7 @@ def _narrow(ids: Array) -> Array:
 
 
 def _of_rows(arrays: dict[str, Array], kept: Array) -> dict[str, Array]:
-    return {name: values[kept] for name, values in arrays.items()}
+    return {name: values[kept] if len(values) else values for name, values in arrays.items()}
 
 
 def _picks(block: Block) -> Values | None:
@@ -229,16 +264,24 @@ def _nodes(block: Block, row: Array, index: Array) -> tuple[Array, Array]:
 
 def _sorted(pieces: Sequence[dict[str, Array]], num_unplaced: int) -> Rows:
     def joined(name: str) -> Array:
-        parts = [piece[name] for piece in pieces if len(piece[name])]
-        return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+        parts = [part for piece in pieces if len(part := piece.pop(name))]
+        return np.concatenate(parts) if parts else np.zeros(0, np.int32)
 
     def ids(name: str) -> Ids:
+        filled = any(len(piece[name]) for piece in pieces)
+        for piece in pieces:
+            if filled and not len(piece[name]):
+                piece[name] = np.zeros(len(piece[f"{name}_known"]), np.int32)
         known = joined(f"{name}_known").astype(bool)
         return Ids(joined(name), None if known.all() else known)
 
-    keys = joined("keys")
-    order = np.argsort(keys, kind="stable") if (np.diff(keys) < 0).any() else np.arange(len(keys))
+    keys = joined("keys").astype(np.int64)
+    is_sorted = not (np.diff(keys) < 0).any()
+    order = slice(None) if is_sorted else np.argsort(keys, kind="stable")
     drafted, emitted = joined("drafted"), joined("emitted")
+    draft_starts, token_starts = (
+        np.cumsum(lengths, dtype=np.int64) - lengths for lengths in (drafted, emitted)
+    )
     return Rows(
         numbers=joined("numbers")[order],
         keys=keys[order],
@@ -247,8 +290,8 @@ def _sorted(pieces: Sequence[dict[str, Array]], num_unplaced: int) -> Rows:
         reached=joined("reached")[order],
         emitted=emitted[order],
         marks=joined("marks").astype(np.uint8)[order],
-        draft_starts=(np.cumsum(drafted) - drafted)[order],
-        token_starts=(np.cumsum(emitted) - emitted)[order],
+        draft_starts=draft_starts[order],
+        token_starts=token_starts[order],
         proposal=ids("proposal"),
         raw=ids("raw"),
         parents=ids("parents"),

@@ -31,11 +31,14 @@ def _other_reading(facts: Facts) -> Iterator[Counterfactual]:
         summary="first draft tokens that meet the target's pick: "
         + ", ".join(f"{share.value or 0:.3f} {_WORDS[name]}" for name, share in shares.items()),
         evidence={f"alpha1_{name}": share for name, share in shares.items()},
+        is_telling=max(share.value or 0 for share in shares.values())
+        > (shares["recorded"].value or 0) + _FAR,
     )
 
 
 _FAR = 0.05
 """Difference in rate that no longer looks like chance."""
+_NEARLY_ALL = 0.98
 _WORDS = {"recorded": "as recorded", "offset": "by offset", "direct": "read directly"}
 
 
@@ -45,9 +48,10 @@ def _ceiling(facts: Facts) -> Iterator[Counterfactual]:
         share = Share(tally.expressible, tally.picks)
         yield Counterfactual(
             name="draft-vocabulary-ceiling",
-            summary=f"the draft's vocabulary can express {share.value or 0:.1%} of the target's picks: "
-            "alpha1 cannot be higher when greedy",
+            summary=f"the draft's vocabulary holds {share.value or 0:.1%} of the target's picks: "
+            "no greedy draft can be accepted more often at the first token",
             evidence={"expressible_picks": share},
+            is_telling=(share.value or 0) < _NEARLY_ALL,
         )
 
 
@@ -61,8 +65,11 @@ def _expected(facts: Facts) -> Iterator[Counterfactual]:
         return
     is_far = abs(full.observed_rate - full.rate) > _FAR or tally.refuses_the_sure
     blame = "look at verifier, positions or state" if is_far else "the verifier does what it should"
-    summary = f"accepted {full.observed_rate:.3f} of the judged tokens, expected {full.rate:.3f}: {blame}"
+    summary = (
+        f"of the draft tokens that the target looked at {full.observed_rate:.3f} were accepted, "
+        f"{full.rate:.3f} by its own choices: {blame}"
+    )
     evidence = {"observed": Share(full.observed, full.trials), "expected": full.rate}
     if tally.ignoring.trials and not tally.is_greedy:
         evidence["expected_ignoring_q"] = tally.ignoring.rate
-    yield Counterfactual(name="expected-acceptance", summary=summary, evidence=evidence)
+    yield Counterfactual(name="expected-acceptance", summary=summary, evidence=evidence, is_telling=is_far)

@@ -14,6 +14,7 @@ from spectrace.analysis.diagnosis.control import (
 )
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
+from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
 from spectrace.analysis.diagnosis.rules import RULES
 from spectrace.analysis.diagnosis.signature import look_first
 from spectrace.analysis.diagnosis.texts import forks, same_prompts
@@ -99,7 +100,7 @@ def _ask(facts: Facts) -> Iterator[Outcome]:
             yield from _withheld(answers, "the trace holds values that are no numbers")
             continue
         if fault is not None and rule.after_structural:
-            yield from _withheld(answers, f"not judged while {fault.id} stands")
+            yield from _withheld(answers, f"left open while {fault.id} stands, which may explain it")
             continue
         yield from answers
         for answer in answers:
@@ -113,8 +114,12 @@ def _ask(facts: Facts) -> Iterator[Outcome]:
 def _against(trace: Trace, facts: Facts, control: Trace, outcomes: list[Outcome]) -> Iterator[Outcome]:
     """What the control adds."""
     other = collect(control, _tallies())
-    pairs = len(same_prompts(trace, control))
-    yield from judge_forks(facts, list(forks(trace, control)), pairs)
+    common = same_prompts(trace, control)
+    pairs = len(common)
+    parted = list(forks(trace, control))
+    yield from judge_forks(facts, parted, pairs)
+    yield from judge_prefix_reuse(facts, parted, common)
+    yield from judge_state(trace, control, facts, parted, common)
     by_formula = list(judge_metrics(facts, other))
     yield from by_formula
     by_bits = list(judge_precision(facts, other))

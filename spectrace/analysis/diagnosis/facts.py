@@ -58,6 +58,10 @@ class Facts:
     """Columns that any step has, of those that were read."""
     request_names: Callable[[Sequence[int]], list[str]] = lambda numbers: []
     """Names of requests by their number within the whole trace."""
+    request_prompts: Callable[[Sequence[int]], list[Sequence[int] | None]] = lambda numbers: []
+    """Prompt ids of requests by the same numbers, None where they are not known."""
+    part_runs: Sequence[Mapping[str, Any]] = ()
+    """Header of each file."""
 
     def of(self, kind: type[T]) -> T:
         """A tally by its class."""
@@ -150,6 +154,8 @@ def collect(
         tallies=tallies,
         fields=frozenset(fields),
         request_names=lambda numbers: _names(trace, numbers),
+        request_prompts=lambda numbers: _prompts_of(trace, numbers),
+        part_runs=[part.run for part in trace.parts],
     )
 
 
@@ -172,6 +178,23 @@ def _names(trace: Trace, numbers: Sequence[int]) -> list[str]:
         found += [part.request_name(number - base) for number in numbers if base <= number < base + size]
         base += size + 1
     return found
+
+
+def _prompts_of(trace: Trace, numbers: Sequence[int]) -> list[Sequence[int] | None]:
+    """Prompt ids by the numbers that `Block.requests` gives them."""
+    found: dict[int, Sequence[int]] = {}
+    base = 0
+    for part in trace.parts:
+        size = len(part.request_offsets())
+        details = part.details()
+        for number in numbers:
+            if base <= number < base + size:
+                own = {**(part.request(number - base) or {}), **details.get(number - base, {})}
+                ids = own.get("prompt_ids")
+                if isinstance(ids, list) and all(type(id_) is int for id_ in ids):
+                    found[number] = ids
+        base += size + 1
+    return [found.get(number) for number in numbers]
 
 
 def _prompts(trace: Trace) -> tuple[list[Sequence[int]], int]:

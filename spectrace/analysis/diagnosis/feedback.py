@@ -1,11 +1,13 @@
 """Is the state that the draft feeds back to itself in the form it was trained with?
 
-EAGLE-3 feeds back the un-normed state, 3.1 the normed one. Swapped, the first token is fine and the second
-collapses.
+EAGLE-3 feeds back the un-normed state, 3.1 the normed one. A norm leaves every state the RMS of its own
+weight; where the header says which is meant, that settles it. Otherwise, swapped, the first token is fine and
+the second collapses.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -19,6 +21,9 @@ from spectrace.format.records import Run
 
 _NORMAL = 0.35
 """alpha1 from which the first token is fine."""
+_STEADY, _ALIKE = 0.05, 0.25
+"""Relative spread of the RMS that a norm leaves, and its distance from the RMS of the norm's weight."""
+_FEW = 20
 _FALL = 0.7
 """Healthy drafts accept the second token at least as often as .9 of the first, whatever they are."""
 
@@ -31,7 +36,14 @@ class FeedbackTally:
     def __init__(self, run: Run) -> None:
         self.steps = 0
         self.first = self.second = 0.0
+        self.second_squares = 0.0
         self.log_ratio = 0.0
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the fed-back state's RMS over its mean."""
+        mean = self.second / self.steps
+        return math.sqrt(max(self.second_squares / self.steps - mean * mean, 0.0)) / mean
 
     def add(self, block: Block) -> None:
         """Counts a block."""
@@ -44,6 +56,7 @@ class FeedbackTally:
         self.steps += int(rows.sum())
         self.first += float(first.values[rows].sum())
         self.second += float(second.values[rows].sum())
+        self.second_squares += float((second.values[rows] ** 2).sum())
         self.log_ratio += float(np.log(second.values[rows] / first.values[rows]).sum())
 
 
@@ -65,7 +78,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         "rms_of_fed_back_state": tally.second / tally.steps,
         "accept_length": sample.accept_length,
     }
-    if 0.5 <= ratio <= 2:
+    is_normed, is_meant = _is_normed(facts, tally), _is_meant_normed(facts)
+    if is_normed is not None and is_meant is not None and is_normed is not is_meant:
+        yield _swapped(is_normed, {**evidence, "spread_of_fed_back_state": tally.spread})
+    elif 0.5 <= ratio <= 2:
         yield Cleared(
             id="tap-form/feedback-norm",
             summary=f"the fed-back state is {ratio:.2f} times as large as the first input",
@@ -82,6 +98,36 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
             evidence=evidence,
         )
+
+
+def _is_meant_normed(facts: Facts) -> bool | None:
+    """What the draft's config says, where the recorder passed it on."""
+    engine = facts.run.engine
+    given = None if engine is None else (engine.flags or {}).get("norm_output")
+    return given if isinstance(given, bool) else None
+
+
+def _is_normed(facts: Facts, tally: FeedbackTally) -> bool | None:
+    """Whether the fed-back state has the constant size of a norm's output; None in doubt."""
+    prints = {} if facts.run.draft is None else facts.run.draft.fingerprints
+    weight = prints.get("norm.weight")
+    if weight is None or not weight.rms or tally.steps < _FEW:
+        return None
+    distance = abs(math.log(tally.second / tally.steps / weight.rms))
+    if tally.spread < _STEADY and distance < _ALIKE:
+        return True
+    return False if tally.spread > 2 * _STEADY and distance > 2 * _ALIKE else None
+
+
+def _swapped(is_normed: bool, evidence: dict[str, object]) -> Finding:
+    forms = ("normed", "un-normed") if is_normed else ("un-normed", "normed")
+    return Finding(
+        id="tap-form/feedback-norm",
+        strength=Strength.CERTAIN,
+        summary=f"The fed-back state is {forms[0]}, the draft's config says {forms[1]}.",
+        advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
+        evidence=evidence,
+    )
 
 
 def _collapses(first: Share, second: Share) -> bool:

@@ -13,7 +13,8 @@ import numpy as np
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
-from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
 from spectrace.format.records import Run
@@ -23,6 +24,8 @@ _CONVENTIONS = (0, -1)
 _UNSEEN = np.iinfo(np.int64).min
 _DEAD_STEPS = 50
 _ALIVE = 0.3
+_CHANCE = 0.05
+"""alpha1 of garbage: now and then it meets a frequent word."""
 _LAGS_SHOWN = 16
 
 
@@ -40,6 +43,10 @@ class StateTally:
         self.last_lag = PerRequest(fill=_UNSEEN)
         self.series: dict[int, list[tuple[int, int]]] = {}
         """First steps (number, lag) of the first requests."""
+        self.longest = 0
+        """Most tokens that the draft's cache held at the start of a step."""
+        self.at_longest = self.behind = 0
+        """Steps with so many, and steps with fewer in which the draft fell behind where its request began."""
         self.offsets: dict[int, int] = {}
         """Target cache less committed length -> steps."""
         self.offset_steps: dict[int, Witnesses] = {}
@@ -70,6 +77,7 @@ class StateTally:
         found, at = np.unique(requests, return_index=True)
         new = first[found] == _UNSEEN
         first[found[new]] = lags[at[new]]
+        self._full(lengths[rows], lags > first[requests] + 1)
         last[requests] = lags  # of several steps of a request, numpy keeps the last
         for request in found[:64].tolist():
             if len(self.series) < 256 or request in self.series:
@@ -77,6 +85,22 @@ class StateTally:
                 if len(series) < _LAGS_SHOWN:
                     own = np.flatnonzero(requests == request)[: _LAGS_SHOWN - len(series)]
                     series += zip(block.numbers(rows[own]).tolist(), lags[own].tolist())
+
+    def _full(self, lengths: Array, behind: Array) -> None:
+        """Counts steps at the longest cache; a longer one makes those before it fall short."""
+        longest = int(lengths.max())
+        if longest > self.longest:
+            self.behind += self.at_longest
+            self.longest, self.at_longest = longest, 0
+        at_longest = lengths == self.longest
+        self.at_longest += int((at_longest & behind).sum())
+        self.behind += int((~at_longest & behind).sum())
+
+    @property
+    def window(self) -> int | None:
+        """The size that the draft's cache never exceeds though the text goes on; None where it grows."""
+        is_full = self.at_longest >= MIN_STEPS / 2 and self.behind <= 0.01 * self.at_longest
+        return self.longest if is_full else None
 
     def _offsets(self, block: Block, usable: Array, lengths: Array) -> None:
         offsets = np.clip(lengths - block.positions, -1000, 1000)
@@ -109,7 +133,7 @@ def _target(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
         words = "the committed length" if usual == 0 else "one token less"
         yield Cleared(
             id="kv-state/target-length",
-            summary=f"the target's cache holds {words} in all {total:,} steps",
+            summary=f"the target's cache holds {words} in {count_of(total, 'step')}",
         )
         return
     steps = sorted(step for offset in wrong for step in tally.offset_steps[offset].steps)
@@ -133,6 +157,12 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     if not tally.draft_steps:
         yield facts.not_recorded(
             "kv-state/over-trimmed", "record the draft's cache length in each step", "draft_kv_length"
+        )
+        return
+    if tally.window is not None:
+        yield NotChecked(
+            id="kv-state/over-trimmed",
+            reason=f"the draft's cache keeps the last {tally.window:,} tokens only: see window/undeclared",
         )
         return
     first, last = tally.first_lag.values, tally.last_lag.values
@@ -159,7 +189,7 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     if not (over | under).any():
         yield Cleared(
             id="kv-state/over-trimmed",
-            summary=f"the draft's cache keeps its distance in all {int(seen.sum()):,} requests",
+            summary=f"the draft's cache keeps its distance in {count_of(int(seen.sum()), 'request')}",
             evidence={"largest_change": int(np.abs(growth).max(initial=0)), "n": tally.draft_steps},
         )
 
@@ -185,10 +215,18 @@ def _lag_finding(
     )
 
 
+def _is_dead(proposals: Array, first: Array) -> Array:
+    """[requests] nothing accepted; or, where several stand apart from all others, chance hits only."""
+    alpha = first / np.maximum(proposals, 1)
+    hardly = (proposals >= _DEAD_STEPS) & (alpha <= _CHANCE)
+    between = (proposals >= _DEAD_STEPS) & (alpha > _CHANCE) & (alpha < _ALIVE)
+    return hardly if hardly.sum() > 1 and not between.any() else (first == 0) & (proposals > 0)
+
+
 def _poisoned(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     sample = facts.sample
     proposals, first = sample.request_proposals.values, sample.request_first.values
-    dead = (proposals >= _DEAD_STEPS) & (first == 0)
+    dead = (proposals >= _DEAD_STEPS) & _is_dead(proposals, first)
     hits = np.zeros(len(proposals), np.int64)
     hits[: len(tally.hits.values)] = tally.hits.values[: len(hits)]
     others = Share(int(first[~dead].sum()), int(proposals[~dead].sum()))

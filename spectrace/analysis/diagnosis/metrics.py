@@ -5,7 +5,7 @@ Every formula is computed from the same steps; the number that the engine printe
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,18 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, Sample, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.formulas import (
+    FORMULAS,
+    Given,
+    RequestSums,
+    Sums,
+    explain,
+    mean_accept_length,
+    nominal_tokens,
+)
 from spectrace.analysis.intervals import Share
+from spectrace.format.columns import Array
+from spectrace.format.counts import Counts
 from spectrace.format.records import Run
 
 _AFTER_EOS = 0.05
@@ -62,40 +73,53 @@ class CountTally:
         self.steps.note(block, beyond > 1)
 
 
-def formulas(facts: Facts) -> dict[str, tuple[float | None, str]]:
-    """Every accept length and rate of the run: name -> (value, formula)."""
-    sample, tally = facts.sample, facts.of(CountTally)
-    steps = sample.proposals
-    found: dict[str, tuple[float | None, str]] = {
-        "accept_length": (_ratio(tally.committed, steps), "committed / proposals, nothing after the end"),
-        "accept_length_pooled": (sample.accept_length, "1 + accepted / proposals, vLLM's"),
-        "accept_length_after_end": (
-            _ratio(tally.counted, steps),
-            "1 + accepted / proposals, tokens after EOS counted",
-        ),
-        "accept_length_without_bonus": (_ratio(sample.accepted_sum, steps), "accepted / proposals"),
-        "accept_length_mean_of_requests": (
-            mean_of_requests(sample),
-            "mean of the requests' 1 + accepted / proposals",
-        ),
-        "emitted_per_step": (
-            _ratio(facts.counts.emitted, facts.num_steps),
-            "emitted / steps, prefills included",
-        ),
-        "acceptance_rate": (_ratio(sample.accepted_sum, sample.drafted), "accepted / drafted"),
-    }
+def sums(facts: Facts) -> Sums:
+    """What the formulas are made of: real proposals only, no dummy, replay or simulation."""
+    sample = facts.sample
+    counts = Counts(
+        steps=facts.num_steps,
+        proposals=sample.proposals,
+        drafted=sample.drafted,
+        accepted=sample.accepted_sum,
+        emitted=facts.counts.emitted,
+        emitted_by_proposals=sample.emitted,
+        proposed_at=_until_empty(sample.proposed_at),
+        reached_at=_until_empty(sample.reached_at),
+        accepted_at=_until_empty(sample.accepted_at),
+    )
+    if sample.trees:  # the positions of a tree are depths, which the index has
+        counts.proposed_at, counts.reached_at = facts.counts.proposed_at, facts.counts.reached_at
+        counts.accepted_at = facts.counts.accepted_at
+    return Sums(
+        counts=counts,
+        nominal=nominal_tokens(facts.run),
+        counted=facts.of(CountTally).counted,
+        requests=request_sums(sample),
+    )
+
+
+def request_sums(sample: Sample) -> RequestSums:
+    """Sums of the requests that have a proposal."""
+    used = sample.request_proposals.values > 0
+    tallies = (
+        sample.request_proposals,
+        sample.request_drafted,
+        sample.request_accepted,
+        sample.request_emitted,
+    )
+    return RequestSums(*(tally.values[used] for tally in tallies))
+
+
+def _until_empty(tally: Array) -> list[int]:
+    found: list[int] = tally.tolist()
+    while found and not found[-1]:
+        found.pop()
     return found
 
 
 def mean_of_requests(sample: Sample) -> float | None:
     """Mean of the accept lengths of the requests, each weighing the same."""
-    proposals, accepted = sample.request_proposals.values, sample.request_accepted.values
-    used = proposals > 0
-    return float((1 + accepted[used] / proposals[used]).mean()) if used.any() else None
-
-
-def _ratio(part: float, whole: float) -> float | None:
-    return part / whole if whole else None
+    return mean_accept_length(request_sums(sample))
 
 
 def judge(facts: Facts) -> Iterator[Outcome]:
@@ -132,7 +156,6 @@ def _after_eos(facts: Facts) -> Iterator[Outcome]:
 
 def _reported(facts: Facts) -> Iterator[Outcome]:
     reported = {k: v for k, v in (facts.run.reported or {}).items() if _is_number(v)}
-    known = formulas(facts)
     asked = {
         k: v
         for k, v in reported.items()
@@ -144,34 +167,37 @@ def _reported(facts: Facts) -> Iterator[Outcome]:
             "put the number that the engine printed into the header",
             "reported.accept_length",
         )
+    if not facts.sample.proposals:
+        return
     for name, value in asked.items():
-        yield _matched(name, float(value), known)
+        yield _matched(name, float(value), sums(facts))
 
 
-def _matched(name: str, value: float, known: Mapping[str, tuple[float | None, str]]) -> Outcome:
-    usual = ("acceptance_rate",) if name == "acceptance_rate" else ("accept_length_pooled", "accept_length")
-    matches = [n for n, (own, _) in known.items() if own is not None and _same(value, own)]
-    evidence = {"reported": value, **{n: own for n, (own, _) in known.items()}}
-    if any(n in matches for n in usual):
-        return Cleared(
-            id="metrics/formula", summary=f"the reported {value:g} is {known[usual[0]][1]}", evidence=evidence
-        )
-    if (
-        name == "acceptance_rate"
-        and known["acceptance_rate"][0] is not None
-        and _same(value, 100 * known["acceptance_rate"][0])
-    ):
-        return Cleared(
-            id="metrics/formula", summary=f"the reported {value:g} is per cent of accepted / drafted"
-        )
-    if matches:
-        formula = known[matches[0]][1]
+_USUAL = ("accept_length", "emitted_per_proposal")
+"""What a reported accept length may be without a word."""
+
+
+def _matched(name: str, value: float, known: Sums) -> Outcome:
+    is_rate = name == "acceptance_rate"
+    found = [match for match in explain(_given(value), known).matches if match.formula in FORMULAS]
+    evidence = {"reported": value, **{formula.name: formula.value(known) for formula in FORMULAS}}
+    usual = ("acceptance_rate",) if is_rate else _USUAL
+    for match in found:
+        if match.formula.name in usual:
+            per_cent = "per cent of " if match.is_per_cent else ""
+            return Cleared(
+                id="metrics/formula",
+                summary=f"the reported {value:g} is {per_cent}{match.formula.formula}",
+                evidence=evidence,
+            )
+    if found:
         return Finding(
             id="metrics/formula",
             strength=Strength.CERTAIN,
-            summary=f"The reported {name} {value:g} is another formula over the same steps: {formula}.",
+            summary=f"The reported {name} {value:g} is another formula over the same steps: "
+            f"{found[0].formula.formula}.",
             advice="Compare only equal formulas; 1 + accepted / proposals is "
-            f"{known['accept_length_pooled'][0]:.3f} here.",
+            f"{evidence['accept_length']:.3f} here. spectrace stats --explain lists them.",
             evidence=evidence,
         )
     return NotChecked(
@@ -182,11 +208,9 @@ def _matched(name: str, value: float, known: Mapping[str, tuple[float | None, st
     )
 
 
-def _same(reported: float, computed: float) -> bool:
-    """Equal within the rounding of the reported number, at least to two digits."""
-    text = f"{reported:.10g}"
-    digits = len(text.partition(".")[2])
-    return abs(reported - computed) <= 0.5 * 10.0 ** -max(digits, 2) + 1e-9
+def _given(reported: float) -> Given:
+    """A reported number with the digits it shows, at least two: a float has lost its zeros."""
+    return Given(reported, max(len(f"{reported:.10g}".partition(".")[2]), 2))
 
 
 def _is_number(value: Any) -> bool:

@@ -84,7 +84,7 @@ def judge_law(facts: Facts) -> Iterator[Outcome]:
         "degrees_of_freedom": freedom,
         "n": tally.steps,
     }
-    if freedom and _chi_square_tail(chi, freedom) < 0.001 and deviation > 0.02:
+    if freedom and chi_square_tail(chi, freedom) < 0.001 and deviation > 0.02:
         yield Finding(
             id="verification/biased",
             strength=Strength.STRONG,
@@ -96,7 +96,7 @@ def judge_law(facts: Facts) -> Iterator[Outcome]:
         yield Cleared(id="verification/biased", summary="committed tokens follow p", evidence=evidence)
 
 
-def _chi_square_tail(value: float, freedom: int) -> float:
+def chi_square_tail(value: float, freedom: int) -> float:
     """P(chi-square > value), by Wilson and Hilferty's normal approximation of the cube root (1931)."""
     spread = 2 / (9 * freedom)
     z = ((value / freedom) ** (1 / 3) - (1 - spread)) / math.sqrt(spread)

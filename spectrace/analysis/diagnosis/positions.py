@@ -16,6 +16,7 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
 
@@ -46,9 +47,15 @@ class PositionTally:
         "parents",
         "num_accepted",
         "emitted_ids",
+        "draft_inputs.token_position",
     )
 
     def __init__(self, run: Run) -> None:
+        self.read = 0
+        """Steps in which the first token that the draft read is known."""
+        self.misread: dict[int, int] = {}
+        """Distance of that token from the last committed one -> steps."""
+        self.misread_steps = Witnesses()
         self.offsets: dict[int, int] = {}
         self.offset_steps: dict[int, Witnesses] = {}
         self.pairs = 0
@@ -57,6 +64,7 @@ class PositionTally:
 
     def add(self, block: Block) -> None:
         """Counts a block."""
+        self._read(block)
         found = block.tokens("draft_positions")
         if found is None:
             return
@@ -78,11 +86,54 @@ class PositionTally:
         self.jump_count += int(wrong.sum())
         self.jumps.note_tokens(block, wrong)
 
+    def _read(self, block: Block) -> None:
+        first = block.element("draft_inputs.token_position", np.zeros(block.num_rows, np.int64))
+        if first is None:
+            return
+        rows = block.is_real & first.known
+        distance = np.clip(first.values - (block.positions - 1), -10_000, 10_000)
+        self.read += int(rows.sum())
+        found, counts = np.unique(distance[rows & (distance != 0)], return_counts=True)
+        for value, count in zip(found.tolist(), counts.tolist()):
+            self.misread[value] = self.misread.get(value, 0) + count
+        self.misread_steps.note(block, rows & (distance != 0))
+
 
 def judge(facts: Facts) -> Iterator[Outcome]:
-    """Positions of the steps, then rotary settings."""
+    """Positions of the steps, tokens beside the states, then rotary settings."""
     yield from _of_steps(facts)
+    yield from _of_tokens(facts)
     yield from _rotary(facts)
+
+
+def _of_tokens(facts: Facts) -> Iterator[Outcome]:
+    """A draft that is fed states reads the last committed token beside the state before it."""
+    tally = facts.of(PositionTally)
+    if not tally.read:
+        if not facts.shares_vocabulary:
+            yield facts.not_recorded(
+                "positions/token-shift",
+                "record the index of the token that the draft reads beside each state",
+                "draft_inputs.token_position",
+            )
+        return
+    wrong = sum(tally.misread.values())
+    if not wrong:
+        yield Cleared(
+            id="positions/token-shift",
+            summary=f"the draft reads the last committed token first in all {tally.read:,} steps",
+        )
+        return
+    usual = max(tally.misread, key=lambda distance: tally.misread[distance])
+    yield Finding(
+        id="positions/token-shift",
+        strength=Strength.CERTAIN,
+        summary=f"The draft reads the token {abs(usual)} {'before' if usual < 0 else 'after'} the one that "
+        "belongs beside its state.",
+        advice="Shift the ids left by one against the states: state P goes with token P + 1.",
+        evidence={"steps_affected": Share(wrong, tally.read), "distance": usual},
+        steps=tally.misread_steps.steps,
+    )
 
 
 def _of_steps(facts: Facts) -> Iterator[Outcome]:
@@ -130,8 +181,8 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
     else:
         yield Cleared(
             id="positions/shifted",
-            summary=f"the draft starts at committed length {usual:+d} in all {total:,} steps and goes up "
-            "by one",
+            summary=f"the draft starts at committed length {usual:+d} in {count_of(total, 'step')}, and goes "
+            "up by one",
             evidence={"first_position_less_committed": usual, "n": total},
         )
 

@@ -10,8 +10,13 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
+
+_MIN_REFUSALS = 50
+_UNAWARE = 0.2
+"""Share of the refusals from which the draft's ignorance is worth a word."""
 
 
 class ProcessorTally:
@@ -26,6 +31,9 @@ class ProcessorTally:
         "segment",
         "segment_boundary",
         "flags",
+        "num_accepted",
+        "parents",
+        "target_logprobs",
     )
 
     def __init__(self, run: Run) -> None:
@@ -36,6 +44,11 @@ class ProcessorTally:
         """Of the wrong steps: fed a single token, fed every verified one."""
         self.masked_steps = 0
         self.unmasked = Witnesses()
+        self.refusals = self.masked_refusals = 0
+        """Refused draft tokens whose log p is known, and those of steps under a mask."""
+        self.ruled_out = self.masked_ruled_out = 0
+        """Of these, such that the processors left no probability."""
+        self.ruled_out_steps = Witnesses()
         self._pending: dict[int, int] = {}
         """Request -> step whose tokens after the segment's end were not masked."""
 
@@ -43,6 +56,7 @@ class ProcessorTally:
         """Counts a block."""
         self._fed(block)
         self._mask(block)
+        self._refused(block)
 
     def _fed(self, block: Block) -> None:
         fed = block.scalar("processor_tokens")
@@ -56,6 +70,19 @@ class ProcessorTally:
         self.ones += int((wrong & (fed.values == 1)).sum())
         self.all_verified += int((wrong & (fed.values == block.drafted + 1)).sum())
         self.wrong.note(block, wrong)
+
+    def _refused(self, block: Block) -> None:
+        logp = block.tokens("target_logprobs")
+        if logp is None:
+            return
+        refused = block.chain_reached & ~block.token_accepted & logp.known & ~np.isnan(logp.values)
+        out = refused & np.isneginf(logp.values)
+        masked = _under_mask(block)[block.token_rows]
+        self.refusals += int(refused.sum())
+        self.ruled_out += int(out.sum())
+        self.masked_refusals += int((refused & masked).sum())
+        self.masked_ruled_out += int((out & masked).sum())
+        self.ruled_out_steps.note_tokens(block, out)
 
     def _mask(self, block: Block) -> None:
         column = block.columns.get("mask")
@@ -110,8 +137,53 @@ class ProcessorTally:
         self.unmasked.steps = (self.unmasked.steps + confirmed)[: Witnesses.LIMIT]
 
 
+def _under_mask(block: Block) -> np.ndarray:
+    """[rows] whether a mask was on for the first token of the step."""
+    column = block.columns.get("mask")
+    first = block.element("mask", np.zeros(block.num_rows, np.int64))
+    if column is None or first is None:
+        return np.zeros(block.num_rows, bool)
+    on = [i for i, word in enumerate(column.words) if word == "on"]
+    return first.known & np.isin(first.values, on)
+
+
+def judge_draft(facts: Facts) -> Iterator[Outcome]:
+    """Whether refusals come from what the processors rule out: the draft does not know of them."""
+    tally = facts.of(ProcessorTally)
+    is_grammar = tally.masked_refusals >= _MIN_REFUSALS
+    share = (
+        Share(tally.masked_ruled_out, tally.masked_refusals)
+        if is_grammar
+        else Share(tally.ruled_out, tally.refusals)
+    )
+    if share.trials < _MIN_REFUSALS:
+        return
+    if share.low <= _UNAWARE:
+        yield Cleared(
+            id="processors/draft-unaware",
+            summary=f"{share.value:.0%} of the refused tokens were ruled out by the processors",
+            evidence={"refused_as_ruled_out": share},
+        )
+        return
+    yield Finding(
+        id="processors/draft-unaware",
+        # With top-k and top-p alone nothing is wrong: many engines draft without them on purpose.
+        strength=Strength.STRONG if is_grammar else Strength.HINT,
+        summary=f"{share.value:.0%} of the refused draft tokens are such that the target's processors rule "
+        "out: the draft does not know of them. It costs speed only.",
+        advice="Apply the same mask and filters to the draft's logits.",
+        evidence={"refused_as_ruled_out": share},
+        steps=tally.ruled_out_steps.steps,
+    )
+
+
 def judge(facts: Facts) -> Iterator[Outcome]:
-    """Tokens fed, then masks."""
+    """Tokens fed, then masks, then the draft."""
+    yield from _of_steps(facts)
+    yield from judge_draft(facts)
+
+
+def _of_steps(facts: Facts) -> Iterator[Outcome]:
     tally = facts.of(ProcessorTally)
     listed = None if facts.run.sampling is None else facts.run.sampling.processors
     if listed is not None and not listed and not tally.steps and not tally.masked_steps:
@@ -141,7 +213,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         )
     else:
         yield Cleared(
-            id="processors/under-applied", summary=f"fed what was committed in all {tally.steps:,} steps"
+            id="processors/under-applied",
+            summary=f"fed what was committed in {count_of(tally.steps, 'step')}",
         )
     if not tally.masked_steps:
         yield facts.not_recorded("processors/mask-skipped", "record whether each position was masked", "mask")

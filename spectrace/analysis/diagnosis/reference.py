@@ -1,14 +1,15 @@
 """Tap rows beside those of a reference forward: which boundary is each tap, and how far off?
 
-Rows are matched by the index of their token. A reference belongs to one prompt and does not say which, so the
-request that it fits best is compared. Judges nothing.
+Rows are matched by request and index of the token. A reference that does not say whose prompt it read, as
+older recorders wrote it, is compared with the request that it fits best. Judges nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeAlias
 
 import numpy as np
 
@@ -17,6 +18,11 @@ from spectrace.analysis.diagnosis.fingerprints import TapRows, TapTally
 from spectrace.format.columns import Array
 from spectrace.format.projections import NUM_PROJECTIONS
 from spectrace.format.records import Reference, Run
+
+Print: TypeAlias = tuple[float, Array]
+"""RMS and projections [32] of one state."""
+Place: TypeAlias = tuple[int, int]
+"""Number of a request, index of the token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +33,8 @@ class Match:
     """Place among the run's taps, or boundary, as recorded."""
     declared: int
     """Boundary that the tap is declared to be."""
-    positions: Array
+    places: Sequence[Place]
+    """[n]"""
     rows: Array
     """[n, 32]"""
     rms: Array
@@ -38,25 +45,23 @@ class Match:
 
 
 class Comparison:
-    """The taps of the request that the reference fits best.
+    """Taps beside what they should have been.
 
     Args:
         matches: one per tap.
-        references: boundary -> position -> (rms, projections).
+        references: boundary -> place -> what a plain forward gave there.
     """
 
-    def __init__(
-        self, matches: Sequence[Match], references: Mapping[int, Mapping[int, tuple[float, Array]]]
-    ) -> None:
+    def __init__(self, matches: Sequence[Match], references: Mapping[int, Mapping[Place, Print]]) -> None:
         self.matches = list(matches)
         self.references = references
 
     def reference_rows(self, match: Match, boundary: int) -> tuple[Array, Array, Array]:
-        """The reference at a match's positions: rows [n, 32], their rms [n], which exist [n]."""
+        """The reference at a match's places: rows [n, 32], their rms [n], which exist [n]."""
         table = self.references[boundary]
-        there = np.array([p in table for p in match.positions.tolist()], bool)
+        there = np.array([place in table for place in match.places], bool)
         empty = (np.nan, np.full(NUM_PROJECTIONS, np.nan))
-        found = [table.get(p, empty) for p in match.positions.tolist()]
+        found = [table.get(place, empty) for place in match.places]
         return np.array([row for _, row in found]), np.array([rms for rms, _ in found]), there
 
     @cached_property
@@ -125,7 +130,7 @@ class Comparison:
     @property
     def num_rows(self) -> int:
         """Rows compared."""
-        return sum(len(match.positions) for match in self.matches)
+        return sum(len(match.places) for match in self.matches)
 
 
 def cosine(a: Array, b: Array) -> Array:
@@ -138,62 +143,71 @@ def cosine(a: Array, b: Array) -> Array:
 
 def compare(facts: Facts) -> Comparison | None:
     """Tap rows beside the reference; None where either is missing or nothing can be matched."""
-    references = _tables(facts.references)
-    if not references:
-        return None
-    tally = facts.of(TapTally)
-    best: Comparison | None = None
-    for rows in tally.rows.values():
-        matches = [
-            m
-            for key, own in sorted(rows.items())
-            if (m := _match(facts.run, key, tally.by_index, own, references))
-        ]
-        if not matches:
-            continue
-        found = Comparison(matches, references)
-        if best is None or found.closeness > best.closeness:
-            best = found
-    return best
+    prints = _by_request(facts.references)
+    requests = facts.of(TapTally).rows
+    named = {number: name for number in requests for name in facts.request_names([number])}
+    found = _compared(facts, {number: prints.get(name, {}) for number, name in named.items()})
+    if found is not None or None not in prints:
+        return found
+    fits = (_compared(facts, {number: prints[None]}) for number in requests)
+    return max((fit for fit in fits if fit is not None), key=lambda fit: fit.closeness, default=None)
 
 
-def _tables(references: Sequence[Reference]) -> dict[int, dict[int, tuple[float, Array]]]:
-    tables: dict[int, dict[int, tuple[float, Array]]] = {}
+def _by_request(references: Sequence[Reference]) -> dict[str | None, dict[int, dict[int, Print]]]:
+    """Name of the request, or None -> boundary -> index of the token -> what was there."""
+    found: dict[str | None, dict[int, dict[int, Print]]] = {}
     for reference in references:
-        table = tables.setdefault(reference.boundary, {})
         for row in filter(None, reference.rows):  # a row of the wrong type is loaded as None
-            if row.position is None or row.projections is None:
+            if row.position is None or row.projections is None or len(row.projections) != NUM_PROJECTIONS:
                 continue
-            if len(row.projections) == NUM_PROJECTIONS:
-                rms = np.nan if row.rms is None else float(row.rms)
-                table[row.position] = (rms, np.asarray(row.projections, np.float64))
-    return {boundary: table for boundary, table in tables.items() if table}
+            rms = np.nan if row.rms is None else float(row.rms)
+            table = found.setdefault(reference.request, {}).setdefault(reference.boundary, {})
+            table[row.position] = (rms, np.asarray(row.projections, np.float64))
+    return found
+
+
+def _compared(facts: Facts, prints: Mapping[int, Mapping[int, Mapping[int, Print]]]) -> Comparison | None:
+    """The taps of some requests beside what was read of their prompts.
+
+    Args:
+        facts: the taps.
+        prints: number of the request -> boundary -> index of the token -> what was there.
+    """
+    references: dict[int, dict[Place, Print]] = {}
+    for number, tables in prints.items():
+        for boundary, table in tables.items():
+            places = references.setdefault(boundary, {})
+            places.update(((number, position), print_) for position, print_ in table.items())
+    known = {place for table in references.values() for place in table}
+    tally = facts.of(TapTally)
+    keys = sorted({key for number in prints for key in tally.rows[number]})
+    rows = {key: {n: tally.rows[n][key] for n in prints if key in tally.rows[n]} for key in keys}
+    found = [_match(facts.run, key, tally.by_index, rows[key], known) for key in keys]
+    matches = [match for match in found if match is not None]
+    return Comparison(matches, references) if matches else None
 
 
 def _match(
-    run: Run,
-    key: int,
-    by_index: bool,
-    rows: TapRows,
-    references: Mapping[int, Mapping[int, tuple[float, Array]]],
+    run: Run, key: int, by_index: bool, rows: Mapping[int, TapRows], known: Collection[Place]
 ) -> Match | None:
+    """The rows of one tap, by request, that a reference has too."""
     declared = declared_boundary(run, key, by_index)
-    known = {position for table in references.values() for position in table}
     at = [
-        i
-        for i, position in enumerate(rows.positions)
-        if position in known and np.isfinite(rows.projections[i]).all()
+        (number, i)
+        for number, own in rows.items()
+        for i, position in enumerate(own.positions)
+        if (number, position) in known and np.isfinite(own.projections[i]).all()
     ]
     if declared is None or not at:
         return None
     return Match(
         key=key,
         declared=declared,
-        positions=np.array([rows.positions[i] for i in at]),
-        rows=np.array([rows.projections[i] for i in at]),
-        rms=np.array([rows.rms[i] for i in at]),
-        is_prefill=np.array([rows.is_prefill[i] for i in at]),
-        steps=[rows.steps[i] for i in at],
+        places=[(n, rows[n].positions[i]) for n, i in at],
+        rows=np.array([rows[n].projections[i] for n, i in at]),
+        rms=np.array([rows[n].rms[i] for n, i in at]),
+        is_prefill=np.array([rows[n].is_prefill[i] for n, i in at]),
+        steps=[rows[n].steps[i] for n, i in at],
     )
 
 

@@ -140,8 +140,8 @@ def _finding(
     return Finding(
         id="tap-layer/shifted",
         strength=Strength.CERTAIN,
-        summary=f"The draft is fed from boundaries {', '.join(map(str, best))} instead of "
-        f"{', '.join(map(str, declared))}: shifted {words}.",
+        summary=f"The draft is fed the states behind {', '.join(map(str, best))} layers of the target "
+        f"instead of {', '.join(map(str, declared))}: shifted {words}.",
         advice="Engines count layer inputs or outputs, and the embedding as 0 or not at all: move the ids "
         "by the shift.",
         evidence={

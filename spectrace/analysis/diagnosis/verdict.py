@@ -92,10 +92,17 @@ class Counterfactual:
     name: str
     summary: str
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    is_telling: bool = True
+    """It says more than that all is as it should be."""
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return {"name": self.name, "summary": self.summary, "evidence": plain(self.evidence)}
+        return {
+            "name": self.name,
+            "summary": self.summary,
+            "evidence": plain(self.evidence),
+            "is_telling": self.is_telling,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

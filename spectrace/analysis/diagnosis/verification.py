@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block, Values
+from spectrace.analysis.diagnosis.calibration import judge_calibration
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.output_law import judge_law
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
@@ -53,6 +54,9 @@ class VerifierTally:
         self.sure = self.sure_accepted = 0
         """Judged tokens that the target finds likelier than the draft does, and those accepted of them."""
         self.sure_refused = Witnesses()
+        self.refused_drawn = Witnesses()
+        """Sampling: the token that was just refused is committed in its own place."""
+        self.refusals = 0
         self.agreement = Expected()
         """Greedy: the pick is the draft token or is not; the observed acceptance in the same places."""
 
@@ -113,6 +117,7 @@ class VerifierTally:
     # --- sampling ----------------------------------------------------------------------------
 
     def _sampled(self, block: Block) -> None:
+        self._drawn_again(block)
         reached, accepted = block.chain_reached, block.token_accepted
         p, q, overlaps = (block.tokens(n) for n in ("target_logprobs", "draft_logprobs", "overlaps"))
         if p is not None:
@@ -125,6 +130,17 @@ class VerifierTally:
         if overlaps is not None:
             at = reached & overlaps.known
             self.overlap.add(overlaps.values[at], accepted[at])
+
+    def _drawn_again(self, block: Block) -> None:
+        """What is refused has p < q, so max(p - q, 0) is 0 there; struck out of p it has no chance either."""
+        ids, own = block.tokens("proposal_ids"), block.element("emitted_ids", block.accepted)
+        if ids is None or own is None or not len(ids.values):
+            return
+        rows = block.is_real & ~block.is_tree & block.looks_like_chain & (block.accepted < block.drafted)
+        rows &= own.known & (block.emitted == block.accepted + 1)
+        at = np.minimum(block.starts + block.accepted, len(ids.values) - 1)
+        self.refusals += int(rows.sum())
+        self.refused_drawn.note(block, rows & (own.values == ids.values[at]))
 
     def _sure(self, block: Block, tokens: Array, accepted: Array) -> None:
         """The full rule accepts with certainty where p exceeds q."""
@@ -257,10 +273,15 @@ def _sampled_verdict(facts: Facts, tally: VerifierTally) -> Iterator[Outcome]:
     if full.trials < MIN_STEPS:
         yield NotChecked(
             id="verification",
-            reason=f"{full.trials:,} judged tokens are too few for a rate, {MIN_STEPS} are needed",
+            reason=f"{full.trials:,} tokens that the target looked at are too few for a rate, "
+            f"{MIN_STEPS} are needed",
         )
         return
-    yield from _rate_verdict(tally, full)
+    found: list[Outcome] = [_drawn_again(tally)] if tally.refused_drawn else []
+    found += _rate_verdict(tally, full)
+    if not any(isinstance(outcome, Finding) for outcome in found):
+        found = list(judge_calibration(facts)) or found
+    yield from found
     yield from judge_law(facts)
 
 
@@ -303,6 +324,18 @@ def _rate_verdict(tally: VerifierTally, full: Expected) -> Iterator[Outcome]:
             evidence=evidence,
             steps=tally.sure_refused.steps,
         )
+
+
+def _drawn_again(tally: VerifierTally) -> Finding:
+    return Finding(
+        id="verification/biased",
+        strength=Strength.CERTAIN,
+        summary="Tokens that were just refused are committed in the same place: the recovered token is drawn "
+        "from p, not from what is left of it.",
+        advice="Draw the recovered token from max(p - q, 0), normalised.",
+        evidence={"refused_and_committed": Share(tally.refused_drawn.count, tally.refusals)},
+        steps=tally.refused_drawn.steps,
+    )
 
 
 def _gate(facts: Facts) -> Iterator[Outcome]:

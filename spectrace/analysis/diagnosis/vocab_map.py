@@ -136,10 +136,7 @@ def _of_steps(table: Table, tally: MapTally) -> Iterator[Finding]:
         "ids_mapped_directly": Share(tally.as_direct, tally.telling),
         **_hits(tally),
     }
-    if tally.as_direct and not table.is_absolute and not table.is_ramp:
-        evidence["mapped_ids_outside_mask"] = sorted(tally.outside_mask)[:16]
-        yield _read_as_direct(table, evidence, tally.direct_steps.steps)
-    elif tally.as_neither and tally.as_identity == tally.pairs:
+    if tally.as_neither and tally.as_identity == tally.pairs:
         yield Finding(
             id="vocab-map/missing",
             strength=Strength.CERTAIN,
@@ -148,6 +145,10 @@ def _of_steps(table: Table, tally: MapTally) -> Iterator[Finding]:
             evidence={"ids_unmapped": Share(tally.as_identity, tally.pairs), **_hits(tally)},
             steps=tally.identity_steps.steps,
         )
+    # Any other table agrees with the direct reading here and there: the more frequent of the two counts.
+    elif tally.as_direct > tally.as_neither and not table.is_absolute and not table.is_ramp:
+        evidence["mapped_ids_outside_mask"] = sorted(tally.outside_mask)[:16]
+        yield _read_as_direct(table, evidence, tally.direct_steps.steps)
     elif tally.as_neither and not table.is_absolute:
         yield Finding(
             id="vocab-map/stale",

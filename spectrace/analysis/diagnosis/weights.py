@@ -19,6 +19,7 @@ _LISTED = 16
 
 def judge(facts: Facts) -> Iterator[Outcome]:
     """The loader's lists, then packed shapes."""
+    yield from (blank := list(_blank(facts)))
     draft = facts.run.draft
     parameters = None if draft is None else draft.parameters
     if parameters is None or (parameters.missing is None and parameters.unexpected is None):
@@ -32,7 +33,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         missing, unexpected = _weights(parameters.missing), _weights(parameters.unexpected)
         if missing or unexpected:
             yield _not_loaded(missing, unexpected)
-        else:
+        elif not blank:
             yield Cleared(id="weights", summary="every weight of the draft was loaded")
     yield from _packed(facts)
 
@@ -63,6 +64,25 @@ def _not_loaded(missing: list[str], unexpected: list[str]) -> Finding:
             "unexpected": unexpected[:_LISTED],
         },
     )
+
+
+def _blank(facts: Facts) -> Iterator[Finding]:
+    """Weights that are zero throughout: allocated and never filled. No training leaves a matrix so."""
+    prints = {} if facts.run.draft is None else facts.run.draft.fingerprints
+    names = [
+        name
+        for name, found in prints.items()
+        if found.rms == 0 and len(found.shape or ()) == 2 and "target" not in name and not is_head_name(name)
+    ]
+    if names:
+        yield Finding(
+            id="weights/not-loaded",
+            strength=Strength.CERTAIN,
+            summary=f"{len(names):,} weight matrices of the draft are zero throughout, the first is "
+            f"{names[0]}: nothing was loaded into them.",
+            advice="Compare the names in the checkpoint with those of the model; the loader kept silent.",
+            evidence={"zero": names[:_LISTED]},
+        )
 
 
 def _packed(facts: Facts) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ import numpy as np
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.draft_head import IdCounts
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.kv_state import StateTally
 from spectrace.analysis.diagnosis.sample import PerRequest, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.intervals import Mean, Share
@@ -22,6 +23,7 @@ _MIN_GATED = 5
 _BUCKETS = 32
 _MIN_BUCKET = 200
 _FALL = 0.75
+_CACHE_SLACK = 64
 
 
 class LengthTally:
@@ -102,6 +104,7 @@ class LengthTally:
 def judge_gate(facts: Facts) -> Iterator[Outcome]:
     """Placeholder drafts once the batch is longer than the draft allows."""
     tally = facts.of(LengthTally)
+    yield from _undeclared(facts)
     if tally.limit is None and facts.run.method in ("ngram", "suffix"):
         yield Cleared(id="window/gated", summary="a lookup has no longest length")
         return
@@ -142,6 +145,42 @@ def judge_gate(facts: Facts) -> Iterator[Outcome]:
             "requests_affected": facts.request_names(np.flatnonzero(collateral > 0)[:8].tolist()),
         },
         steps=tally.beyond_steps.steps,
+    )
+
+
+def _undeclared(facts: Facts) -> Iterator[Outcome]:
+    """The window of the header, or of the cache's length, against what the checkpoint declares."""
+    draft, seen = facts.run.draft, facts.of(StateTally).window
+    used = None if draft is None else draft.window
+    declared = None if draft is None else draft.window_declared
+    window = used or seen
+    if not window:
+        if used == 0 and not declared:
+            yield Cleared(id="window/undeclared", summary="the draft sees all of the text")
+        elif used == 0 and declared and facts.of(StateTally).longest > declared:
+            yield _window_finding(0, declared, Strength.STRONG)
+        return
+    # A cache may hold some tokens more or fewer than the window that its layers see.
+    if declared and (window == declared if used else abs(window - declared) <= _CACHE_SLACK):
+        yield Cleared(
+            id="window/undeclared", summary=f"the draft sees {window:,} tokens, as its checkpoint says"
+        )
+        return
+    # Where the checkpoint's own window is not recorded, this may be it.
+    yield _window_finding(window, declared, Strength.HINT if declared is None else Strength.CERTAIN)
+
+
+def _window_finding(window: int, declared: int | None, strength: Strength) -> Finding:
+    runs = f"sees the last {window:,} tokens only" if window else "sees all of the text"
+    says = {None: "what its checkpoint declares is not recorded", 0: "its checkpoint declares no window"}.get(
+        declared, f"its checkpoint declares a window of {declared or 0:,}"
+    )
+    return Finding(
+        id="window/undeclared",
+        strength=strength,
+        summary=f"The draft {runs}; {says}.",
+        advice="Run the draft with the window it was trained with.",
+        evidence={"window": window, "window_declared": declared},
     )
 
 

@@ -15,6 +15,7 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, MIN_STEPS
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Mean, Share
 from spectrace.format.records import Run
 
@@ -124,7 +125,8 @@ def judge_size(facts: Facts) -> Iterator[Outcome]:
     yield Finding(
         id="workload/too-small",
         strength=Strength.HINT,
-        summary=f"{steps:,} proposals from {prompts:,} different prompts: too few for a statistical verdict.",
+        summary=f"{count_of(steps, 'proposal')} of {count_of(prompts, 'prompt')}; "
+        f"statistics need {MIN_STEPS} of {MIN_PROMPTS}.",
         advice=f"Record at least {MIN_STEPS} proposals from {MIN_PROMPTS} different prompts; "
         "repeats of one prompt add nothing.",
         evidence={"proposals": steps, "prompts": prompts, "alpha1": facts.sample.alpha1},

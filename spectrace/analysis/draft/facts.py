@@ -107,7 +107,7 @@ def gather(draft: Checkpoint, target: Checkpoint | None) -> DraftFacts:
         target=text.over(whole.without(*_TEXT_SECTIONS)),
         target_architectures=whole.texts("architectures") or _verifier(raw),
         tensors=tensors,
-        modules=frozenset(_modules(tensors)),
+        modules=frozenset(modules_of(tensors)),
         target_vocab=_target_vocab(draft, text, config),
         draft_vocab=declared_vocab or head_rows or table_rows or _size(config, "vocab_size"),
         head_rows=head_rows,
@@ -158,7 +158,7 @@ def _size(config: Config, name: str, most: int = 2**31) -> int | None:
     return value if value is not None and 0 < value <= most else None
 
 
-def _modules(names: Iterable[str]) -> Iterator[str]:
+def modules_of(names: Iterable[str]) -> Iterator[str]:
     """Every beginning of these names that ends before a dot."""
     for name in names:
         while "." in name:

@@ -22,7 +22,8 @@ from spectrace.analysis.draft.engines import (
     Engine,
     vllm_view,
 )
-from spectrace.analysis.draft.facts import DraftFacts, canonical
+from spectrace.analysis.draft.facts import DraftFacts, canonical, modules_of
+from spectrace.analysis.draft.parts import wanted_modules
 
 ATTENTION = r"self_attn\.(q|k|v|o|qkv)_proj"
 MLA = (
@@ -53,6 +54,12 @@ class LoadRule:
     """What happens to a weight that is not there, in a few words."""
     on_unknown: str
     fate: Callable[[str, DraftFacts], Fate]
+    layer: str = "layers.0"
+    """What it calls the draft's first layer."""
+
+    def called(self, module: str) -> str:
+        """A canonical name as this engine spells it."""
+        return re.sub(r"^layers\.0\.", f"{self.layer}.", module)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +71,10 @@ class LoadRow:
     """Names in this checkpoint that the engine silently skips."""
     refused: tuple[str, ...]
     """Names in this checkpoint that make it stop."""
+    looks_for: tuple[str, ...]
+    """Modules that it cannot do without, as it calls them."""
+    lacking: tuple[str, ...]
+    """Those of them that it finds under no name in this checkpoint."""
     unknown_class: str | None
     """Architecture in config.json that the engine has no class for."""
 
@@ -77,6 +88,8 @@ class LoadRow:
             "on_unknown": self.rule.on_unknown,
             "skipped": list(self.skipped),
             "refused": list(self.refused),
+            "looks_for": list(self.looks_for),
+            "lacking": list(self.lacking),
             "unknown_class": self.unknown_class,
         }
 
@@ -91,11 +104,15 @@ def load_rows(facts: DraftFacts, names: Sequence[str]) -> tuple[LoadRow, ...]:
     rows = []
     for rule in RULES:
         fates = {name: rule.fate(name, facts) for name in names if not name.endswith(_COMPUTED)}
+        taken = frozenset(modules_of(canonical(name) for name, fate in fates.items() if fate is Fate.USED))
+        wanted = wanted_modules(facts)
         rows.append(
             LoadRow(
                 rule=rule,
                 skipped=tuple(name for name, fate in fates.items() if fate is Fate.SKIPPED),
                 refused=tuple(name for name, fate in fates.items() if fate is Fate.REFUSED),
+                looks_for=tuple(map(rule.called, wanted)),
+                lacking=tuple(rule.called(module) for module in wanted if module not in taken),
                 unknown_class=_unknown_class(rule.engine, facts),
             )
         )
@@ -294,6 +311,7 @@ RULES = (
         "random, warns",
         "skips, warns",
         _specforge,
+        "midlayer",
     ),
     LoadRule(
         EAGLE,
@@ -301,6 +319,7 @@ RULES = (
         "random, silent",
         "skips, silent",
         _eagle,
+        "midlayer",
     ),
 )
 """Every engine, in the order of the table."""

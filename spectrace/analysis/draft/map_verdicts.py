@@ -213,7 +213,15 @@ def _of_size(report: MapReport, table: VocabTable | None, facts: DraftFacts) -> 
             advice="Export it as int64: a smaller or a floating type cannot hold every offset.",
             evidence={"dtype": report.dtype},
         )
-    t2d = None if table is None else table.t2d
+    d2t, t2d = (None, None) if table is None else (table.d2t, table.t2d)
+    if d2t is not None and d2t.ndim != 1:
+        yield Finding(
+            id="vocab-map/dtype",
+            strength=Strength.STRONG,
+            summary=f"d2t has shape {list(d2t.shape)}; loaders expect one axis, an entry per draft id.",
+            advice="Export it flat.",
+            evidence={"shape": list(d2t.shape)},
+        )
     if t2d is not None and report.kept is None:
         yield Finding(
             id="vocab-map/dtype",

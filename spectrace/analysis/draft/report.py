@@ -90,8 +90,7 @@ def check_draft(
     taps, flags = tap_rows(facts), flag_rows(facts)
     loading = load_rows(facts, tuple(draft.tensors)) if facts.kind == "eagle3" else ()
     rotary = rotary_rows(facts)
-    theirs = tokenizer_facts(None if target is None else target.tokenizer)
-    special = (target.tokenizer if target is not None else None) or draft.tokenizer
+    tokenizer = (target.tokenizer if target is not None else None) or draft.tokenizer
     outcomes = [
         *judge_map(report, draft.table, facts, others, _why_no_map(draft)),
         *judge_weights(facts, draft, loading),
@@ -106,14 +105,14 @@ def check_draft(
         cleared=list(_of(outcomes, Cleared)),
         not_checked=list(_of(outcomes, NotChecked)),
         map=report,
-        coverage=coverage(report, facts, {} if special is None else special.special_ids, frequencies),
+        coverage=coverage(report, facts, tokenizer, frequencies),
         declared_taps=declared(facts),
         taps=taps,
         flags=flags,
         loading=loading,
         rotary=rotary,
-        draft_tokenizer=tokenizer_facts(draft.tokenizer),
-        target_tokenizer=theirs,
+        draft_tokenizer=tokenizer_facts(draft),
+        target_tokenizer=tokenizer_facts(target),
     )
 
 

@@ -29,11 +29,18 @@ class TokenizerFacts:
     highest: int
     """Highest id."""
     special_ids: Mapping[str, tuple[int, ...]]
+    rows: int | None = None
+    """Rows of the model's embeddings."""
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        special = {kind: list(ids) for kind, ids in self.special_ids.items()}
-        return {"digest": self.digest, "size": self.size, "highest": self.highest, "special_ids": special}
+        return {
+            "digest": self.digest,
+            "size": self.size,
+            "highest": self.highest,
+            "special_ids": {kind: list(ids) for kind, ids in self.special_ids.items()},
+            "embedding_rows": self.rows,
+        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +56,9 @@ class Coverage:
     counted: int | None = None
     """Occurrences in the given frequencies that it can propose."""
     counted_of: int | None = None
+    tokens: int | None = None
+    """Tokens of the target's tokenizer that it can propose."""
+    tokens_of: int | None = None
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -58,12 +68,15 @@ class Coverage:
             "missing_special": {kind: list(ids) for kind, ids in self.missing_special.items()},
             "counted": self.counted,
             "counted_of": self.counted_of,
+            "tokens": self.tokens,
+            "tokens_of": self.tokens_of,
         }
 
 
-def tokenizer_facts(tokenizer: Tokenizer | None) -> TokenizerFacts | None:
-    """Numbers of a tokenizer; None where there is none."""
-    if tokenizer is None or not tokenizer.texts:
+def tokenizer_facts(model: Checkpoint | None) -> TokenizerFacts | None:
+    """Numbers of a model's tokenizer; None where there is none."""
+    tokenizer = None if model is None else model.tokenizer
+    if model is None or tokenizer is None or not tokenizer.texts:
         return None
     texts = tokenizer.texts
     joined = "".join(f"{texts.get(token_id)}\0" for token_id in range(len(texts)))
@@ -73,13 +86,20 @@ def tokenizer_facts(tokenizer: Tokenizer | None) -> TokenizerFacts | None:
         size=len(texts),
         highest=max(texts),
         special_ids=tokenizer.special_ids,
+        rows=embedding_rows(model),
     )
+
+
+def embedding_rows(model: Checkpoint) -> int | None:
+    """Rows of a model's table of embeddings."""
+    tables = (tensor for name, tensor in model.tensors.items() if name.endswith("embed_tokens.weight"))
+    return next((table.rows for table in tables if len(table.shape) == 2), None)
 
 
 def coverage(
     report: MapReport | None,
     facts: DraftFacts,
-    special_ids: Mapping[str, tuple[int, ...]],
+    tokenizer: Tokenizer | None,
     frequencies: Mapping[int, int] | None,
 ) -> Coverage | None:
     """What the draft can propose; None where the map is unknown.
@@ -87,7 +107,7 @@ def coverage(
     Args:
         report: the map, read as offsets.
         facts: sizes.
-        special_ids: of the target.
+        tokenizer: the target's.
         frequencies: target id -> occurrences, of some text.
     """
     total = facts.target_vocab
@@ -100,20 +120,26 @@ def coverage(
     def says(token_id: int) -> bool:
         return kept is None or token_id in kept
 
+    special_ids = {} if tokenizer is None else tokenizer.special_ids
     lost = {kind: tuple(i for i in given if not says(i)) for kind, given in special_ids.items()}
     given = frequencies or {}
+    texts = {} if tokenizer is None else tokenizer.texts
     return Coverage(
         kept=total if kept is None else len(kept),
         of=total,
         missing_special={kind: ids for kind, ids in lost.items() if ids},
         counted=None if frequencies is None else sum(n for i, n in given.items() if says(i)),
         counted_of=None if frequencies is None else sum(given.values()),
+        tokens=sum(map(says, texts)) if texts else None,
+        tokens_of=len(texts) or None,
     )
 
 
 def judge_tokens(draft: Checkpoint, target: Checkpoint | None, facts: DraftFacts) -> Iterator[Outcome]:
     """Every answer about tokenizers and rows of embeddings."""
     yield from _of_sizes(facts)
+    for words, model in (("the draft", draft), ("the target", target)):
+        yield from _of_rows(words, model)
     theirs = None if target is None else target.tokenizer
     if draft.tokenizer is None:
         other = draft.other_tokenizer
@@ -170,6 +196,20 @@ def _of_texts(own: Tokenizer, theirs: Tokenizer) -> Iterator[Outcome]:
                 advice="Take the target's; a draft that cannot propose the end costs a step per answer.",
                 evidence={"draft": list(own.special_ids[kind]), "target": list(theirs.special_ids[kind])},
             )
+
+
+def _of_rows(words: str, model: Checkpoint | None) -> Iterator[Finding]:
+    """Ids that a tokenizer gives out and the model has no row for."""
+    found = tokenizer_facts(model)
+    if found is not None and found.rows is not None and found.highest >= found.rows:
+        yield Finding(
+            id="tokenizer/mismatch",
+            strength=Strength.STRONG,
+            summary=f"The tokenizer of {words} has ids up to {found.highest:,}, its embeddings "
+            f"{found.rows:,} rows.",
+            advice="Take the tokenizer that belongs to the weights; tokens were added to one of the two.",
+            evidence={"highest_id": found.highest, "rows": found.rows},
+        )
 
 
 def _of_sizes(facts: DraftFacts) -> Iterator[Outcome]:

@@ -23,6 +23,9 @@ SAMPLES = (100, 1000)
 _FAR = 2**40
 """Beyond any id; keeps sums of ids from wrapping."""
 
+Switch = tuple[int, bool]
+"""Of a hybrid: first index of the second part, and whether the first part holds offsets."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MapReport:
@@ -132,7 +135,7 @@ def read_map(table: VocabTable, facts: DraftFacts) -> MapReport | None:
         target_vocab=facts.target_vocab,
         kept=None if kept is None else int(kept.size),
         digest=digest_of(d2t),
-        switch=switch,
+        switch=None if switch is None else switch[0],
     )
 
 
@@ -142,7 +145,7 @@ def _meaning(
     offset: Reading,
     direct: Reading,
     vocab: int | None,
-) -> tuple[str, int | None]:
+) -> tuple[str, Switch | None]:
     """What the entries are, and for a hybrid from which index on they are something else."""
     if not d2t.any():
         return "identity", None
@@ -158,7 +161,7 @@ def _meaning(
     return ("neither", None) if switch is None else ("hybrid", switch)
 
 
-def _switch_by_mask(d2t: NDArray[np.int64], kept: NDArray[np.int64]) -> int | None:
+def _switch_by_mask(d2t: NDArray[np.int64], kept: NDArray[np.int64]) -> Switch | None:
     """Index from which on the other reading gives the ids that t2d marks; None where no such index is."""
     if kept.size != d2t.size:
         return None
@@ -167,11 +170,11 @@ def _switch_by_mask(d2t: NDArray[np.int64], kept: NDArray[np.int64]) -> int | No
     for first, second in ((is_offset, is_direct), (is_direct, is_offset)):
         until = int(np.argmin(first)) if not first.all() else first.size
         if 1 < until < first.size and second[until:].all():
-            return until
+            return until, first is is_offset
     return None
 
 
-def _switch_by_order(d2t: NDArray[np.int64], vocab: int | None) -> int | None:
+def _switch_by_order(d2t: NDArray[np.int64], vocab: int | None) -> Switch | None:
     """The same without t2d: both parts strictly increasing, the second beyond the first, all in range."""
     offset, direct = d2t + np.arange(d2t.size), d2t
     for first, second in ((offset, direct), (direct, offset)):
@@ -180,7 +183,7 @@ def _switch_by_order(d2t: NDArray[np.int64], vocab: int | None) -> int | None:
         candidates = np.arange(max(since, 2), min(until, d2t.size - 2) + 1)
         fits = candidates[second[candidates] > first[candidates - 1]] if candidates.size else candidates
         if fits.size and first[0] >= 0 and (vocab is None or second[-1] < vocab):
-            return int(fits[-1])
+            return int(fits[-1]), first is offset
     return None
 
 
@@ -190,7 +193,7 @@ def _increasing_until(ids: NDArray[np.int64]) -> int:
     return int(drops[0]) + 1 if drops.size else int(ids.size)
 
 
-def _sentence(meaning: str, offset: Reading, direct: Reading, has_mask: bool, switch: int | None) -> str:
+def _sentence(meaning: str, offset: Reading, direct: Reading, has_mask: bool, switch: Switch | None) -> str:
     """One sentence that needs no knowledge of maps."""
     size = len(offset.ids)
     known = ", exactly those marked in t2d" if has_mask else ""
@@ -206,6 +209,11 @@ def _sentence(meaning: str, offset: Reading, direct: Reading, has_mask: bool, sw
         "neither": f"d2t fits neither reading: {offset.distinct:,} different ids as offsets, "
         f"{direct.distinct:,} as target ids, of {size:,}.",
     }
-    if meaning == "hybrid":
-        return f"d2t changes its meaning at index {switch:,}: offsets on one side, target ids on the other."
+    if switch is not None:
+        until, is_offset_first = switch
+        first, second = ("offsets", "target ids") if is_offset_first else ("target ids", "offsets")
+        return (
+            f"d2t changes its meaning at index {until:,}: {first} up to there, {second} from there on; "
+            "no reading fits both."
+        )
     return sentences[meaning]

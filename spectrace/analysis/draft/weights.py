@@ -8,43 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
-from spectrace.analysis.draft.facts import DraftFacts
+from spectrace.analysis.draft.facts import DraftFacts, canonical
 from spectrace.analysis.draft.loading import LoadRow
+from spectrace.analysis.draft.parts import missing_modules
 from spectrace.analysis.draft.tensor_values import count, judge_precision, judge_values, listed
 from spectrace.checkpoint.records import Checkpoint
 
-_MLA_INPUT = "self_attn.kv_a_proj_with_mqa"
-
-
-def missing_modules(facts: DraftFacts) -> tuple[str, ...]:
-    """Modules of an EAGLE-3 draft that no tensor belongs to, in the order of computation."""
-    wanted: list[str] = []
-    config = facts.raw
-    uses_taps = config.flag("eagle_config", "use_aux_hidden_state") is not False
-    if uses_taps:
-        wanted.append("fc")
-    for layer in range(facts.num_layers):
-        wanted += [f"layers.{layer}.{part}" for part in _layer_modules(facts, layer)]
-    wanted.append("norm")
-    return tuple(module for module in wanted if not facts.has(module))
-
-
-def _layer_modules(facts: DraftFacts, layer: int) -> tuple[str, ...]:
-    """Modules of one layer; whichever of several spellings is there counts."""
-    own = f"layers.{layer}."
-    attention: tuple[str, ...] = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
-    if facts.has(own + "self_attn.qkv_proj"):
-        attention = ("self_attn.qkv_proj",)
-    elif facts.has(own + _MLA_INPUT):
-        attention = (_MLA_INPUT, "self_attn.kv_b_proj")
-    mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-    if facts.has(own + "mlp.gate_up_proj"):
-        mlp = ("mlp.gate_up_proj", "mlp.down_proj")
-    elif facts.has(own + "mlp.experts"):
-        mlp = ()
-    first = ("input_layernorm", "hidden_norm")
-    norms = first if layer == 0 else (first[0] if facts.has(own + first[0]) else first[1],)
-    return (*norms, *attention, "self_attn.o_proj", "post_attention_layernorm", *mlp)
+_PLAIN = ("F64", "F32", "F16", "BF16")
 
 
 def judge_weights(facts: DraftFacts, draft: Checkpoint, rows: Sequence[LoadRow]) -> Iterator[Outcome]:
@@ -208,9 +178,11 @@ def _of_shapes(facts: DraftFacts) -> Iterator[Outcome]:
     wrong = []
     for name, wanted in _wanted_shapes(facts, hidden).items():
         shape = facts.shape(name)
-        if shape is None or len(shape) != len(wanted):
+        if shape is None or facts.tensors[name].dtype not in _PLAIN:
             continue
-        if any(size is not None and size != have for size, have in zip(wanted, shape)):
+        if len(shape) != len(wanted) or any(
+            size is not None and size != have for size, have in zip(wanted, shape)
+        ):
             needed = ", ".join("any" if size is None else str(size) for size in wanted)
             wrong.append(f"{name} is {list(shape)}, expected [{needed}]")
     if wrong:
@@ -234,6 +206,7 @@ def _wanted_shapes(facts: DraftFacts, hidden: int) -> Mapping[str, tuple[int | N
     keys = groups * head if groups and head else None
     inner = config.integer("intermediate_size")
     wanted: dict[str, tuple[int | None, ...]] = {"norm.weight": (hidden,)}
+    wanted["fc.weight"] = (hidden, None)
     wanted["lm_head.weight"] = (None, hidden)
     wanted["embed_tokens.weight"] = (None, hidden)
     for layer in range(facts.num_layers):
@@ -249,5 +222,6 @@ def _wanted_shapes(facts: DraftFacts, hidden: int) -> Mapping[str, tuple[int | N
     return wanted
 
 
-def _raw_name(draft: Checkpoint, ending: str) -> str | None:
-    return next((name for name in draft.tensors if name.endswith(ending)), None)
+def _raw_name(draft: Checkpoint, wanted: str) -> str | None:
+    """A tensor as the files call it."""
+    return next((name for name in draft.tensors if canonical(name) == wanted), None)

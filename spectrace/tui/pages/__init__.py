@@ -48,6 +48,7 @@ PAGES: tuple[Page, ...] = (
     _page("taps", "H", "the hidden states the draft is fed: boundary, form, length over the run"),
     _page("vocabulary", "V", "the id map in both readings, and the tokens the draft cannot say"),
     _page("requests", "R", "every request with its acceptance, the worst first"),
+    _page("diff", "C", "another trace of the same prompts beside this one", follows_cursor=True),
 )
 """Every page, in the order in which the help lists them."""
 

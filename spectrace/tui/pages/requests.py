@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spectrace.analysis.acceptance import accept_length, acceptance_rate, alpha1
-from spectrace.analysis.requests import RequestRow, is_below, request_rows, worst_first
+from spectrace.analysis.breakdown import Group, break_down
+from spectrace.analysis.requests import is_below, worst_first
 from spectrace.format.counts import Counts
 from spectrace.format.text import visible
 from spectrace.tui.figures import number_of, percent, ratio
@@ -29,7 +30,7 @@ class RequestsFacts:
     total: int
     counts: Counts
     """Of the whole run."""
-    rows: Sequence[RequestRow]
+    rows: Sequence[Group]
     """The worst first, at most `MOST_ROWS`."""
     below: Sequence[bool]
     """Per row, whether its alpha1 is below that of the run by more than chance."""
@@ -39,14 +40,14 @@ class RequestsFacts:
 def gather(loader: Loader, row: int) -> RequestsFacts:
     """Reads ids of the first steps."""
     with loader.opened_again() as trace:
-        found = request_rows(trace, loader.keep_going, FIRST_STEPS)
+        found = list(break_down(trace, "request", loader.keep_going, first_steps=FIRST_STEPS))
         counts, total = trace.counts, len(trace)
     rows = worst_first(found)[:MOST_ROWS]
     return RequestsFacts(
         total=total,
         counts=counts,
         rows=rows,
-        below=[is_below(one, counts) for one in rows],
+        below=[is_below(one.counts, counts) for one in rows],
         num_requests=len(found),
     )
 
@@ -81,7 +82,7 @@ def _lines(facts: RequestsFacts, width: int) -> Iterator[PageLine]:
                          "than chance", width, role="dim")  # fmt: skip
 
 
-def _cells(row: RequestRow, *, is_low: bool, is_worst: bool) -> list[str]:
+def _cells(row: Group, *, is_low: bool, is_worst: bool) -> list[str]:
     mark = "!" if is_low else ">" if is_worst else ""
     return [mark, visible(row.name, limit=32), f"{row.first_row:,}", *_figures(row.counts)]
 

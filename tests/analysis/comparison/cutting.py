@@ -21,16 +21,15 @@ def steps_of(
     start: int = 10,
     **fields: Any,
 ) -> list[dict[str, Any]]:
-    """Chain steps that commit a text, each so many tokens; the last goes on to the end of the text.
+    """Chain steps that commit a text, each so many tokens; the rest in as few steps as it takes.
 
     The accepted draft tokens are the text, those behind are 900 and more; the target's picks are the text.
     """
     steps: list[dict[str, Any]] = []
     at = 0
-    for count in [*cuts, len(text)]:
-        own = list(text[at : at + min(count, num_draft_tokens + 1)])
-        if not own:
-            break
+    counts = iter(cuts)
+    while at < len(text):
+        own = list(text[at : at + min(next(counts, len(text)), num_draft_tokens + 1)])
         accepted = len(own) - 1
         rest = num_draft_tokens - accepted
         steps.append(

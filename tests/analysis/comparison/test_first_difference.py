@@ -49,6 +49,7 @@ def test_another_number_of_draft_tokens_changes_lengths_only(traced: Traced, cut
 def test_steps_are_compared_by_committed_length(traced: Traced, cut: Cut) -> None:
     """Two engines cut one text into other steps: step 2 of A stands beside step 3 of B."""
     a, b = cut(TEXT, [1, 3, 3]), cut(TEXT, [1, 1, 2, 3])
+    b[1]["proposal_ids"] = a[1]["proposal_ids"]
     b[3]["proposal_ids"] = [*b[3]["proposal_ids"][:1], 555, 901]
     b[3] |= {"num_accepted": 1, "emitted_ids": [5, 6]}
     b[4:] = cut(TEXT[6:], [4], start=16)

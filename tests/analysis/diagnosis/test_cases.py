@@ -154,10 +154,11 @@ def tap(boundary: int, position: int, row: np.ndarray) -> dict[str, Any]:
     }
 
 
-def reference(boundary: int, rows: np.ndarray) -> dict[str, Any]:
+def reference(boundary: int, rows: np.ndarray, request: str | None = None) -> dict[str, Any]:
     """A reference record of one boundary."""
     listed = [{"position": at, **fingerprint(row)} for at, row in enumerate(rows)]
-    return {"record": "reference", "boundary": boundary, "rows": listed}
+    whose = {} if request is None else {"request": request}
+    return {"record": "reference", **whose, "boundary": boundary, "rows": listed}
 
 
 def states(boundaries: list[int], positions: int, size: int = 256) -> dict[int, np.ndarray]:
@@ -198,6 +199,49 @@ def test_h4_taps_one_layer_early(imported: Callable[..., Trace], chain: Chain, f
     assert (here.value, round(here.low, 3), round(here.high, 3)) == (0.10, 0.066, 0.149)
     assert (there.value, round(there.low, 3), round(there.high, 3)) == (0.45, 0.383, 0.519)
     assert said(diagnosis) == ["tap-layer/shifted"]
+
+
+def two_prompts(shift_of_second: int) -> tuple[dict[str, Any], list[dict[str, Any]], list[dict[str, Any]]]:
+    """Run, first steps and references of two prompts whose states have nothing in common."""
+    run = {
+        "method": "eagle3",
+        "target": {"hidden_size": 256, "num_layers": 8},
+        "taps": {"boundaries": [2, 4, 5]},
+    }
+    both = states([1, 2, 3, 4, 5, 6], 12)
+    truths = {"a": {k: rows[:6] for k, rows in both.items()}, "b": {k: rows[6:] for k, rows in both.items()}}
+    shifts = {"a": 0, "b": shift_of_second}
+    steps = [
+        {
+            "request": name,
+            "step": 0,
+            "position": 6,
+            "proposal_ids": [],
+            "num_accepted": 0,
+            "emitted_ids": [1],
+            "flags": ["prefill"],
+            "taps": [tap(k, at, truth[k + shifts[name]][at]) for k in (2, 4, 5) for at in range(6)],
+        }
+        for name, truth in truths.items()
+    ]
+    references = [reference(k, rows, name) for name, truth in truths.items() for k, rows in truth.items()]
+    return run, steps, references
+
+
+def test_references_of_two_prompts_are_each_held_against_their_own(imported: Callable[..., Trace]) -> None:
+    """Equal positions of two requests hold different states, and every row counts."""
+    run, steps, references = two_prompts(shift_of_second=0)
+    diagnosis = diagnose(imported(run, steps, references))
+    found = next(item for item in diagnosis.cleared if item.id == "tap-layer")
+    assert found.evidence["cosine_at_declared"] == [1.0, 1.0, 1.0]
+    assert found.evidence["n"] == 36
+
+
+def test_a_shift_in_the_second_request_only_is_not_missed(imported: Callable[..., Trace]) -> None:
+    """The first prompt alone would have cleared the taps."""
+    run, steps, references = two_prompts(shift_of_second=1)
+    diagnosis = diagnose(imported(run, steps, references))
+    assert "tap-layer" not in {item.id for item in diagnosis.cleared}
 
 
 def test_h4_the_header_alone_can_show_the_shift(

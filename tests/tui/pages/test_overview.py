@@ -39,6 +39,12 @@ def test_enter_on_a_finding_leads_to_its_first_witness(sample_traces: Path) -> N
     assert [line.row for line in lines[1:6]] == [1] * 5
 
 
+def test_the_first_finding_has_its_numbers(sample_traces: Path) -> None:
+    """Evidence stands below the cause, shares with their interval and n."""
+    text = flat("overview", sample_traces / "eagle3-map-as-direct.spectrace")
+    assert "ids mapped directly: 1.000 (0.987-1.000), 291 of 291" in text
+
+
 def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is found the page says that this proves nothing, and what could not be checked."""
     monkeypatch.setattr(

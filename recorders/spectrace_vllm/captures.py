@@ -1,0 +1,81 @@
+"""What leaves the engine's thread: one record per event, its numbers still on their way from the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from spectrace_transformers.reduction import Array
+from spectrace_vllm.clock import Moment
+
+Arrays = Callable[[], Mapping[str, Array]]
+"""Waits for the device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A request that the scheduler has admitted."""
+
+    request: str
+    prompt_length: int
+    prefix_hit_length: int
+    """Tokens of the prompt found in a cache."""
+    is_greedy: bool
+    stop_ids: frozenset[int]
+    """Tokens that end the text."""
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Requests that the scheduler has let go of."""
+
+    requests: Sequence[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class Verified:
+    """One forward of the target over a batch of B requests, and what was sampled."""
+
+    engine_step: int
+    requests: Sequence[str]
+    """[B] names, in the order of the batch."""
+    counts: Array
+    """[B] rows with logits: K + 1."""
+    num_scheduled: Array
+    """[B] tokens read."""
+    discarded: Array | None
+    """[B] the sample is thrown away; None where the number sampled says so."""
+    started: Moment
+    ended: Moment
+    arrays: Arrays
+    is_lost: bool = False
+    """Already counted as lost."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taps:
+    """Rows of states that the draft is fed, of the forward before."""
+
+    counts: Array
+    """[B] rows of each request."""
+    shape: tuple[int, int]
+    dtype: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Proposed:
+    """What was drafted for the next step of B requests."""
+
+    engine_step: int
+    requests: Sequence[str]
+    started: Moment
+    ended: Moment
+    arrays: Arrays
+    lists: Sequence[Sequence[int]] | None = None
+    """[B] the proposals of a lookup on the host; None where they are in the arrays."""
+    taps: Taps | None = None
+    extra: dict[str, object] = field(default_factory=dict)
+
+
+Event = Started | Finished | Verified | Proposed

@@ -1,0 +1,171 @@
+"""Joins what vLLM does in two places: a proposal at the end of one engine step, its verification in the next.
+
+Runs on the writer's thread. What was accepted is counted from the ids, whatever the engine says; what the
+scheduler will cut off again (behind the end of a text, beyond a limit) is not committed here either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from spectrace_transformers.reduction import Array
+from spectrace_vllm.captures import Event, Finished, Proposed, Started, Taps, Verified
+from spectrace_vllm.steps import Batch, Draft, Row, Rules, fields_of
+
+Fields = tuple[int, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Request:
+    """What is known of a request between its steps."""
+
+    facts: Started
+    num_steps: int = 0
+    num_emitted: int = 0
+    is_over: bool = False
+    draft: Draft | None = None
+    draft_row: int = 0
+
+
+class Joiner:
+    """Events of the engine's thread in, steps out.
+
+    Args:
+        rules: what holds for the whole run.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._events: deque[Event] = deque()
+        self._requests: dict[str, _Request] = {}
+        self._held: tuple[Verified, Mapping[str, Array]] | None = None
+        """The last verification: the states of its forward come with the next proposal."""
+        self._ready: deque[Fields] = deque()
+
+    def put(self, event: Event) -> None:
+        """Adds an event; called on the engine's thread."""
+        self._events.append(event)
+
+    def take(self) -> Fields | None:
+        """Some finished steps as `TraceWriter.steps` takes them; None when there are none."""
+        while self._events:
+            self._take_in(self._events.popleft())
+        return self._ready.popleft() if self._ready else None
+
+    def finish(self) -> None:
+        """Lets go of what was held back; `take` returns it."""
+        while self._events:
+            self._take_in(self._events.popleft())
+        self._release(None, {})
+
+    def _take_in(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._requests[event.request] = _Request(event)
+        elif isinstance(event, Finished):
+            self._release(None, {})
+            for name in event.requests:
+                self._requests.pop(name, None)
+        elif isinstance(event, Verified):
+            self._release(None, {})
+            self._held = (event, event.arrays())
+        else:
+            self._proposed(event)
+
+    def _proposed(self, event: Proposed) -> None:
+        arrays = event.arrays()
+        is_same = self._held is not None and self._held[0].engine_step == event.engine_step
+        self._release(event.taps if is_same else None, arrays)
+        draft = Draft.of(event, arrays)
+        for row, name in enumerate(event.requests):
+            request = self._requests.get(name)
+            if request is not None:
+                request.draft, request.draft_row = draft, row
+
+    def _release(self, taps: Taps | None, tap_arrays: Mapping[str, Array]) -> None:
+        """Makes steps of the verification that is held back."""
+        if self._held is None:
+            return
+        (event, arrays), self._held = self._held, None
+        starts = np.cumsum(event.counts) - event.counts  # [B] first row of each request
+        groups: dict[Any, list[Row]] = {}
+        for at, name in enumerate(event.requests):
+            request = self._requests.get(name)
+            if request is None or request.is_over:
+                continue
+            row = self._row(event, arrays, at, int(starts[at]), request)
+            if row is not None:
+                groups.setdefault((id(row.draft), row.num_drafted > 0, row.stop is None), []).append(row)
+        if event.is_lost:
+            return
+        batch = Batch(event, arrays, taps, tap_arrays)
+        for rows in groups.values():
+            self._ready.append((len(rows), fields_of(self._rules, batch, rows)))
+
+    def _row(
+        self, event: Verified, arrays: Mapping[str, Array], at: int, start: int, request: _Request
+    ) -> Row | None:
+        """One request's part; None where the engine throws the sample away."""
+        sampled = self._sampled(event, arrays, at)
+        draft, request.draft = request.draft, None
+        if not sampled:
+            request.draft = draft
+            return None
+        drafted = int(event.counts[at]) - 1
+        proposal = arrays["row_ids"][start + 1 : start + 1 + drafted].tolist()
+        position = int(arrays["row_positions"][start]) + 1
+        emitted, stop = self._committed(request, position, sampled)
+        if draft is not None and not (drafted and draft.proposes(request.draft_row, proposal)):
+            draft = None
+        row = Row(
+            name=request.facts.request,
+            number=request.num_steps,
+            at=at,
+            start=start,
+            position=position,
+            proposal=proposal,
+            emitted=emitted,
+            num_reported=len(sampled) - 1,
+            is_greedy=request.facts.is_greedy,
+            is_prefill=request.num_steps == 0 or int(event.num_scheduled[at]) > drafted + 1,
+            prefix_hit_length=request.facts.prefix_hit_length,
+            stop=stop,
+            draft=draft,
+            draft_row=request.draft_row,
+        )
+        request.num_steps += 1
+        request.num_emitted += len(emitted)
+        request.is_over = stop is not None
+        return row
+
+    def _sampled(self, event: Verified, arrays: Mapping[str, Array], at: int) -> list[int]:
+        """What the engine sampled for a request, before the scheduler looks at it."""
+        row = arrays["sampled"][at]
+        if "num_sampled" in arrays:
+            found: list[int] = row[: int(arrays["num_sampled"][at])].tolist()
+            return found
+        if event.discarded is not None and event.discarded[at]:
+            return []
+        return [token for token in row.tolist() if token >= 0]
+
+    def _committed(
+        self, request: _Request, position: int, sampled: list[int]
+    ) -> tuple[list[int], str | None]:
+        """What the scheduler keeps, and why the text ends there.
+
+        Source: vLLM 0.32.0 vllm/v1/core/sched/utils.py, ``check_stop``, called token by token.
+        """
+        facts = request.facts
+        limit = self._rules.max_length - position if self._rules.max_length is not None else len(sampled)
+        if facts.max_tokens is not None:
+            limit = min(limit, facts.max_tokens - request.num_emitted)
+        for at, token in enumerate(sampled):
+            if token in facts.stop_ids:
+                return sampled[: at + 1], "eos"
+            if at + 1 >= limit and (facts.max_tokens is not None or self._rules.max_length is not None):
+                return sampled[: at + 1], "length"
+        return sampled, None

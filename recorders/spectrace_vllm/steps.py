@@ -1,0 +1,274 @@
+"""Rows of a verified batch -> arrays for the writer: the fields of trace-model, column by column.
+
+numpy only; no loop over positions. Refuses to touch a tensor or to decide what was committed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from spectrace_transformers.reduction import Array
+from spectrace_vllm.captures import Proposed, Taps, Verified
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for the whole run."""
+
+    started_ns: int
+    """Monotonic clock at the start of the trace."""
+    boundaries: tuple[int, ...] | None
+    """k of B(k) of the states that the draft is fed, in their order; None where that is unknown."""
+    max_length: int | None
+    is_simulated: bool = False
+    """Acceptance is drawn, not decided."""
+
+
+@dataclass(frozen=True, eq=False)
+class Draft:
+    """A proposal whose numbers have arrived."""
+
+    event: Proposed
+    arrays: Mapping[str, Array]
+
+    @classmethod
+    def of(cls, event: Proposed, arrays: Mapping[str, Array]) -> Draft:
+        """Takes no more of the arrays than a later step needs."""
+        return cls(event, {name: values for name, values in arrays.items() if not name.startswith("tap_")})
+
+    def proposes(self, row: int, ids: Sequence[int]) -> bool:
+        """Whether a request's proposal begins with these ids: the scheduler may cut it."""
+        if self.event.lists is not None:
+            return list(self.event.lists[row][: len(ids)]) == list(ids)
+        proposal = self.arrays.get("proposal")  # [B, K]
+        return proposal is not None and proposal[row, : len(ids)].tolist() == list(ids)
+
+
+@dataclass(slots=True, kw_only=True)
+class Row:
+    """One request in a verified batch."""
+
+    name: str
+    number: int
+    at: int
+    """Row of the batch."""
+    start: int
+    """First of its rows with logits."""
+    position: int
+    proposal: list[int]
+    emitted: list[int]
+    num_reported: int
+    is_greedy: bool
+    is_prefill: bool
+    prefix_hit_length: int
+    stop: str | None
+    draft: Draft | None
+    draft_row: int
+
+    @property
+    def num_drafted(self) -> int:
+        """K."""
+        return len(self.proposal)
+
+    @property
+    def num_accepted(self) -> int:
+        """Length of the common prefix of what was proposed and what was committed."""
+        pairs = zip(self.proposal, self.emitted)
+        return next(
+            (at for at, (a, b) in enumerate(pairs) if a != b), min(len(self.proposal), len(self.emitted))
+        )
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A verification, and the states of its forward."""
+
+    event: Verified
+    arrays: Mapping[str, Array]
+    taps: Taps | None
+    tap_arrays: Mapping[str, Array]
+
+    @cached_property
+    def max_length(self) -> int:
+        """Longest committed length in the batch."""
+        starts = np.cumsum(self.event.counts) - self.event.counts
+        return int(self.arrays["row_positions"][starts].max()) + 1
+
+
+def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+    """Fields of rows that have the same proposal behind them, as `TraceWriter.steps` takes them."""
+    fields = _scalars(rules, batch, rows)
+    fields |= _outcomes(rules, rows)
+    drafted = np.array([row.num_drafted for row in rows])  # [B] K of each
+    starts = np.array([row.start for row in rows])
+    fields["proposal_ids"] = (_flat([row.proposal for row in rows]), drafted)
+    fields |= _target(batch.arrays, rows, starts, drafted)
+    if rows[0].draft is not None:
+        fields |= _draft(rows[0].draft, np.array([row.draft_row for row in rows]), drafted)
+    if batch.taps is not None:
+        fields |= _taps(rules, batch.taps, batch.tap_arrays, rows)
+    return fields
+
+
+def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+    """Fields of one value, besides the outcome."""
+    event, draft, count = batch.event, rows[0].draft, len(rows)
+    started = event.started
+    fields: dict[str, Any] = {
+        "request": [row.name for row in rows],
+        "step": np.array([row.number for row in rows]),
+        "batch_row": np.array([row.at for row in rows]),
+        "engine_step": np.full(count, event.engine_step),
+        "max_batch_length": np.full(count, batch.max_length),
+        "position": np.array([row.position for row in rows]),
+        "verify_ns": np.full(count, event.started.until(event.ended)),
+        "logits_kind": ["raw"] * count,
+    }
+    if draft is not None:
+        fields["draft_ns"] = np.full(count, draft.event.started.until(draft.event.ended))
+        if draft.event.engine_step == event.engine_step - 1:
+            started = draft.event.started
+            fields["step_ns"] = np.full(count, started.until(event.ended))
+    fields["started_ns"] = np.full(count, started.host_ns - rules.started_ns)
+    if "seq_lens" in batch.arrays:
+        lengths = batch.arrays["seq_lens"][fields["batch_row"]]  # the draft tokens are in it already
+        fields["target_kv_length"] = lengths - [row.num_drafted for row in rows]
+    if not rows[0].num_drafted:
+        fields["prefix_hit_length"] = np.array([row.prefix_hit_length for row in rows])
+    return fields
+
+
+def _outcomes(rules: Rules, rows: Sequence[Row]) -> dict[str, Any]:
+    """What was accepted and committed, and why it ended there."""
+    accepted = [row.num_accepted for row in rows]
+    finals, flags = [], []
+    for row, number in zip(rows, accepted):
+        own = ["prefill"] if row.is_prefill else []
+        if not row.num_drafted:
+            finals.append("none")
+        elif number == len(row.emitted):
+            finals.append("draft")
+            own.append("truncated")
+        elif number == row.num_drafted:
+            finals.append("bonus")
+        else:
+            finals.append("corrected" if row.is_greedy else "recovered")
+        if rules.is_simulated and row.num_drafted:
+            own.append("simulated")
+        flags.append(own)
+    fields: dict[str, Any] = {
+        "num_accepted": np.array(accepted),
+        "num_accepted_reported": np.array([row.num_reported for row in rows]),
+        "emitted_ids": (_flat([row.emitted for row in rows]), [len(row.emitted) for row in rows]),
+        "final_kind": finals,
+    }
+    if any(flags):
+        fields["flags"] = ([flag for own in flags for flag in own], [len(own) for own in flags])
+    if rows[0].stop is not None:
+        fields["stop"] = [row.stop for row in rows]
+    return fields
+
+
+def _target(
+    arrays: Mapping[str, Array], rows: Sequence[Row], starts: Array, drafted: Array
+) -> dict[str, Any]:
+    """What the target thought at the root and after each draft token."""
+    if "top_ids" not in arrays:
+        return {}
+    nodes = places(starts, drafted + 1)  # [sum of K + 1]
+    judged = places(starts, drafted)  # [sum of K] rows that judge a draft token
+    picks = arrays["top_ids"][nodes, 0]
+    fields: dict[str, Any] = {"target_ids": (picks, drafted + 1)}
+    if "top" not in arrays:
+        return fields
+    top, norm = arrays["top"][nodes], arrays["norm"]  # [.., m], [R]
+    gaps = top[:, 0] - top[:, 1]
+    fields["target_ids"] = (_as_taken(picks, gaps, rows, drafted), drafted + 1)
+    return fields | {
+        "target_logprobs": (arrays["chosen"][judged, 0] - norm[judged], drafted),
+        "target_ranks": (arrays["better"][judged] + 1, drafted),
+        "target_gaps": (gaps, drafted + 1),
+        "target_top.id": (arrays["top_ids"][nodes], drafted + 1),
+        "target_top.logprob": (top - norm[nodes, None], drafted + 1),
+        "nonfinite.target_logits": np.add.reduceat(
+            arrays["nonfinite"][nodes], np.cumsum(drafted + 1) - drafted - 1
+        ),
+    }
+
+
+def _as_taken(picks: Array, gaps: Array, rows: Sequence[Row], drafted: Array) -> Array:
+    """The target's picks; of two equal logits, the one that the engine took."""
+    if gaps.all() or not all(row.is_greedy for row in rows):
+        return picks
+    taken, ends = picks.copy(), np.cumsum(drafted + 1)
+    for row, end in zip(rows, ends.tolist()):
+        first = end - row.num_drafted - 1
+        taken[first : first + len(row.emitted)] = row.emitted
+    return np.where(gaps == 0, taken, picks)
+
+
+def _draft(draft: Draft, rows: Array, drafted: Array) -> dict[str, Any]:
+    """What the draft thought of each token it proposed; its arrays are [K, batch, ..]."""
+    arrays = draft.arrays
+    depths = places(np.zeros_like(drafted), drafted)  # [sum of K]
+    at = np.repeat(rows, drafted)
+    deepest = int(drafted.max(initial=0))
+    fields: dict[str, Any] = {}
+    for name, source in (
+        ("draft_ids", "draft_ids"),
+        ("draft_logprobs", "draft_logprobs"),
+        ("draft_entropy", "draft_entropy"),
+        ("draft_top.id", "draft_top_ids"),
+        ("draft_top.logprob", "draft_top"),
+        ("draft_positions", "draft_positions"),
+        ("draft_inputs.rms", "draft_rms"),
+    ):
+        if source in arrays and len(arrays[source]) >= deepest:
+            fields[name] = (arrays[source][depths, at], drafted)
+    if "draft_nonfinite" in arrays:
+        fields["nonfinite.draft_logits"] = arrays["draft_nonfinite"][:, rows].sum(axis=0)
+    return fields
+
+
+def _taps(rules: Rules, taps: Taps, arrays: Mapping[str, Array], rows: Sequence[Row]) -> dict[str, Any]:
+    """Fingerprints of the states; the arrays are [A, rows of all requests, ..]."""
+    num_taps, total = arrays["tap_rms"].shape
+    at = np.array([row.at for row in rows])
+    first = (np.cumsum(taps.counts) - taps.counts)[at]  # [B]
+    counts = taps.counts[at]
+    offsets = np.arange(num_taps) * total  # [A]
+    flat = places((first[:, None] + offsets).ravel(), np.repeat(counts, num_taps))
+    lengths = counts * num_taps
+    which = flat // total
+    named = rules.boundaries is not None and len(rules.boundaries) == num_taps
+    key = "boundary" if named else "index"
+    columns: dict[str, Any] = {
+        key: np.array(rules.boundaries)[which] if named else which,
+        "position": arrays["tap_positions"][flat % total],
+        "shape": np.broadcast_to(np.array(taps.shape), (len(flat), 2)),
+        "dtype": [taps.dtype] * len(flat),
+        "rms": arrays["tap_rms"].reshape(-1)[flat],
+        "nonfinite": arrays["tap_nonfinite"].reshape(-1)[flat],
+        "projections": arrays["tap_projections"].reshape(num_taps * total, -1)[flat],
+    }
+    return {f"taps.{name}": (column, lengths) for name, column in columns.items()}
+
+
+def places(starts: Array, lengths: Array) -> Array:
+    """The indices start, start + 1, .. of each stretch, one stretch after the other.
+
+    >>> places(np.array([0, 10]), np.array([2, 3])).tolist()
+    [0, 1, 10, 11, 12]
+    """
+    before = np.cumsum(lengths) - lengths
+    found: Array = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
+    return found
+
+
+def _flat(lists: Sequence[Sequence[int]]) -> Array:
+    return np.array([item for values in lists for item in values], np.int64)

@@ -1,0 +1,109 @@
+"""Looks at the draft model while it proposes: its logits, positions and inputs, depth by depth.
+
+Forward hooks on the live modules, silent outside a proposal: warm-up and the capture of graphs run the same
+modules. A graph that is replayed does not pass here, and what was seen then is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spectrace_transformers.reduction import Pack
+from spectrace_vllm.reduction import add_draft, rms
+
+Guard = Callable[..., Any]
+
+
+class DraftWatch:
+    """Follows one draft model.
+
+    Args:
+        model: the draft as vLLM loaded it.
+        guard: runs an action of ours; whatever it raises ends the recording of this part only.
+        is_full: not only the raw ids.
+    """
+
+    def __init__(self, model: Any, guard: Guard, *, is_full: bool) -> None:
+        self._guard = guard
+        self._is_full = is_full
+        self._batch = 0
+        self._first: Callable[[], Tensor | None] | None = None
+        self._forget()
+        self._handles: list[Any] = []
+        head = getattr(model, "logits_processor", None)
+        if isinstance(head, torch.nn.Module):
+            self._handles.append(head.register_forward_hook(self._said))
+        if is_full:
+            self._handles.append(model.register_forward_pre_hook(self._read, with_kwargs=True))
+
+    def _forget(self) -> None:
+        self._logits: list[Tensor] = []
+        self._positions: list[Tensor] = []
+        self._inputs: list[Tensor] = []
+
+    def remove(self) -> None:
+        """Removes the hooks."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def begin(self, batch: int, first: Callable[[], Tensor | None]) -> None:
+        """A proposal begins.
+
+        Args:
+            batch: B requests.
+            first: gives, once the first forward begins, its row of each request.
+        """
+        self._forget()
+        self._batch, self._first = batch, first
+
+    def end(self, pack: Pack, proposal: Tensor, raw_of: Tensor | None) -> bool:
+        """A proposal is over; adds what was seen of it.
+
+        Args:
+            pack: gathers the results.
+            proposal: [B, K] ids in the target's vocabulary.
+            raw_of: as `reduction.add_draft` takes it.
+
+        Returns:
+            Whether the draft's logits were seen.
+        """
+        self._first = None
+        logits = [rows for rows in self._logits if rows.shape[0] == self._batch]
+        if logits and len(logits) == len(self._logits):
+            add_draft(pack, logits, proposal[:, : len(logits)], raw_of, is_full=self._is_full)
+        if self._positions:
+            pack.add("draft_positions", torch.stack(self._positions))  # [K, B]
+        if self._inputs:
+            pack.add("draft_rms", rms(torch.stack(self._inputs).float()))  # [K, B]
+        self._forget()
+        return bool(logits)
+
+    # --- hooks ---
+
+    def _said(self, _module: Any, _args: Any, output: Any) -> None:
+        if self._first is not None and isinstance(output, Tensor):
+            self._logits.append(output)
+
+    def _read(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._first is not None:
+            self._guard("draft inputs", self._note, args, kwargs)
+
+    def _note(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        assert self._first is not None
+        positions, hidden = kwargs.get("positions"), kwargs.get("hidden_states")
+        if not isinstance(positions, Tensor) or positions.dim() != 1:
+            return
+        at: Tensor | slice = slice(0, self._batch)
+        if not self._positions:
+            found = self._first()
+            if found is None:
+                return
+            at = found[: self._batch]
+        self._positions.append(positions[at].to(torch.int64, copy=True))
+        if isinstance(hidden, Tensor):
+            self._inputs.append(hidden[at].clone())

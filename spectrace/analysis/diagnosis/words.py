@@ -1,0 +1,64 @@
+"""What is checked, in words: names of causes for people who know no rule, and counts of things."""
+
+from __future__ import annotations
+
+WORDS = {
+    "nonfinite": "NaN and infinity",
+    "vocab-map": "id map",
+    "tokenizer": "tokenizer",
+    "draft-head": "draft head",
+    "draft-head/ranks-disagree": "drafts of the ranks",
+    "weights": "draft weights",
+    "weights/precision": "precision",
+    "tap-layer": "layers fed to the draft",
+    "tap-form": "form of the states",
+    "tap-form/feedback-norm": "state fed back",
+    "positions": "draft positions",
+    "positions/rotary-config": "rotary settings",
+    "positions/falls-with-length": "trend with length",
+    "window/gated": "length limit",
+    "window/length": "context length",
+    "kv-state/target-length": "target cache",
+    "kv-state/over-trimmed": "draft cache",
+    "kv-state/recurrent-slot": "recurrent state",
+    "kv-state/read-before-written": "prefix blocks",
+    "kv-state/prefix-reuse": "prefix reuse",
+    "kv-state/behind-rejection": "state behind a rejection",
+    "tree": "tree",
+    "verification": "verifier",
+    "processors": "processors",
+    "processors/mask-skipped": "grammar mask",
+    "reporting": "reported logprobs",
+    "metrics": "metric",
+    "metrics/after-eos": "tokens after EOS",
+    "metrics/formula": "reported number",
+    "cost": "speedup",
+    "batch/row-cliff": "batch row",
+    "batch/rank": "rank",
+    "drift/over-time": "drift",
+    "drift/regression": "regression",
+    "numeric-tie": "ties",
+    "workload/template": "template",
+    "workload/segment": "segments",
+    "workload/degenerate": "repetition",
+    "trace": "trace's own counts",
+}
+"""Rule, or rule and name -> what is looked at."""
+
+
+def words_of(id_: str) -> str:
+    """What a rule, or one question of it, looks at.
+
+    >>> words_of("weights/not-loaded"), words_of("window/gated"), words_of("new/rule")
+    ('draft weights', 'length limit', 'new/rule')
+    """
+    return WORDS.get(id_) or WORDS.get(id_.partition("/")[0]) or id_
+
+
+def count_of(number: int, word: str) -> str:
+    """A count with its word in the right number.
+
+    >>> count_of(1, "prompt"), count_of(1200, "step")
+    ('1 prompt', '1,200 steps')
+    """
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

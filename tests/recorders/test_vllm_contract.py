@@ -1,0 +1,260 @@
+"""The vLLM recorder against stand-ins for both runners: runs wherever torch does, vLLM or not."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spectrace
+from spectrace.errors import UnsupportedEngine
+
+pytestmark = pytest.mark.engine
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from spectrace_vllm.recording import attach  # noqa: E402
+from spectrace_vllm.settings import Settings  # noqa: E402
+
+from tests.recorders import vllm_fakes as fakes  # noqa: E402
+
+PROMPTS = {"a-00000000": [1, 2, 3, 11], "b-11111111": [7, 8, 20]}
+RUNNERS = (fakes.V1Runner, fakes.V2Runner)
+
+
+def record(runner: Any, folder: Path, steps: int = 6, **settings: Any) -> Path:
+    """Records some engine steps of a runner."""
+    recording = attach(fakes.FakeWorker(runner), Settings(out=folder, **settings))
+    assert recording is not None
+    for _ in range(steps):
+        runner.step()
+    recording.close()
+    return recording.writer.path
+
+
+def by_request(path: Path) -> dict[str, list[Any]]:
+    """The steps of each request in their order."""
+    found: dict[str, list[Any]] = {}
+    with spectrace.open(path) as trace:
+        assert not list(trace.problems)
+        for step in sorted(trace, key=lambda step: step.step):
+            found.setdefault(step.request, []).append(step)
+    return found
+
+
+@pytest.fixture(params=RUNNERS, ids=("V1", "V2"))
+def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """A runner with two requests."""
+    return request.param(PROMPTS)
+
+
+def test_what_the_engine_emits_is_in_the_trace(runner: Any, tmp_path: Path) -> None:
+    """Every token that a runner samples is an emitted token of a step, in order."""
+    path = record(runner, tmp_path)
+    steps = by_request(path)
+    for name, prompt in PROMPTS.items():
+        emitted = [token for step in steps[name] for token in step.emitted_ids]
+        assert emitted == runner.world.texts[name][len(prompt) :][: len(emitted)]
+        assert len(emitted) >= 6
+
+
+def test_a_proposal_is_joined_with_its_verification(runner: Any, tmp_path: Path) -> None:
+    """Raw ids, mapped ids, positions and the draft's certainty stand beside the decision that followed."""
+    steps = by_request(record(runner, tmp_path))["a-00000000"]
+    assert steps[0].proposal_ids == ()
+    assert steps[0].flags == ("prefill",)
+    for before, step in zip(steps, steps[1:]):
+        assert len(step.proposal_ids) == fakes.K
+        assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+        assert all(value == pytest.approx(-0.0156, abs=0.01) for value in step.draft_logprobs)
+        assert [top[0][0] for top in step.draft_top] == list(step.draft_ids)
+        assert step.position == before.position + len(before.emitted_ids)
+        assert step.draft_inputs[0]["rms"] == pytest.approx(1.0)
+        assert len(step.draft_positions) == fakes.K
+
+
+def test_acceptance_is_counted_from_the_ids(runner: Any, tmp_path: Path) -> None:
+    """The first difference between proposal and target ends the accepted prefix, and names the last token."""
+    for steps in by_request(record(runner, tmp_path)).values():
+        for step in steps[1:]:
+            agree = [a == b for a, b in zip(step.proposal_ids, step.target_ids)]
+            accepted = agree.index(False) if False in agree else len(agree)
+            assert step.num_accepted == accepted == step.num_accepted_reported
+            assert step.final_kind == ("bonus" if accepted == fakes.K else "corrected")
+            assert [rank == 1 for rank in step.target_ranks] == agree
+            assert step.target_kv_length == step.position
+
+
+def test_the_logits_are_those_before_sampling(runner: Any, tmp_path: Path) -> None:
+    """Samplers overwrite the logits in place; the trace holds what the model said."""
+    step = by_request(record(runner, tmp_path))["b-11111111"][1]
+    logits = fakes.target_logits(torch.tensor([step.emitted_ids[0] - 1]))[0]
+    assert step.target_top[0][0][1] == pytest.approx(logits.log_softmax(-1).max().item(), abs=1e-5)
+    assert step.target_gaps[0] == pytest.approx(logits.topk(2).values.diff().neg().item(), abs=1e-5)
+
+
+def test_states_fed_to_the_draft_are_fingerprinted(runner: Any, tmp_path: Path) -> None:
+    """One row per boundary for the last committed token, more for a prompt, at the boundaries in use."""
+    path = record(runner, tmp_path)
+    steps = by_request(path)["a-00000000"]
+    assert [tap.boundary for tap in steps[1].taps] == [2, 4, 5]
+    assert {tap.position for tap in steps[1].taps} == {steps[1].position - 1}
+    assert [tap.position for tap in steps[0].taps if tap.boundary == 4] == [0, 1, 2, 3]
+    assert all(len(tap.projections) == 32 for tap in steps[1].taps)
+    with spectrace.open(path) as trace:
+        assert list(trace.run.taps.boundaries) == [2, 4, 5]
+
+
+def test_both_runners_give_the_same_steps(tmp_path: Path) -> None:
+    """The same decisions, recorded through V1 and through V2, are the same steps."""
+    texts = [by_request(record(cls(PROMPTS), tmp_path / cls.__name__)) for cls in RUNNERS]
+    for name in PROMPTS:
+        for one, other in zip(*(found[name] for found in texts), strict=True):
+            for field in (
+                "proposal_ids",
+                "draft_ids",
+                "emitted_ids",
+                "target_ids",
+                "target_ranks",
+                "position",
+            ):
+                assert getattr(one, field) == getattr(other, field)
+
+
+def test_a_text_ends_where_the_scheduler_ends_it(runner: Any, tmp_path: Path) -> None:
+    """Tokens behind a limit, and steps behind the end, are thrown away by the engine and not committed here."""
+    runner.world.sampling["a-00000000"] = fakes.sampling(max_tokens=4)
+    steps = by_request(record(runner, tmp_path))["a-00000000"]
+    assert sum(len(step.emitted_ids) for step in steps) == 4
+    assert steps[-1].stop == "length"
+
+
+def test_the_end_of_text_ends_it(runner: Any, tmp_path: Path) -> None:
+    """The token that ends a text is the last that is committed."""
+    runner.world.texts["a-00000000"] = [56, 57, 58]
+    steps = by_request(record(runner, tmp_path))["a-00000000"]
+    assert steps[-1].stop == "eos"
+    assert steps[-1].emitted_ids[-1] == fakes.EOS
+
+
+def test_requests_are_sampled(runner: Any, tmp_path: Path) -> None:
+    """Every second request: the other one leaves nothing in the trace."""
+    assert set(by_request(record(runner, tmp_path, every=2))) == {"a-00000000"}
+
+
+def test_ids_alone(runner: Any, tmp_path: Path) -> None:
+    """SPECTRACE_CAPTURE=ids keeps tokens and decisions, and neither probabilities nor states."""
+    step = by_request(record(runner, tmp_path, is_full=False))["a-00000000"][2]
+    assert step.target_ids is not None
+    assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+    assert step.target_logprobs is None
+    assert step.draft_logprobs is None
+    assert step.taps is None
+
+
+@pytest.mark.parametrize("cls", RUNNERS, ids=("V1", "V2"))
+def test_no_hook_waits_for_the_device(cls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device whose tensors have no values, whatever looks at one fails: nothing in the hooks does."""
+    from spectrace_transformers.reduction import Pack
+
+    failed: list[str] = []
+    monkeypatch.setattr(Pack, "send", lambda self: lambda: {})
+    runner = cls(PROMPTS, device="meta")
+    runner.world.sampled = lambda batch: (
+        torch.zeros(batch.num_reqs, fakes.K + 1, dtype=torch.int64, device="meta"),
+        torch.ones(batch.num_reqs, dtype=torch.int64, device="meta"),
+    )
+    recording = attach(fakes.FakeWorker(runner), Settings(out=tmp_path))
+    assert recording is not None
+    monkeypatch.setattr(recording._joiner, "take", lambda: None)
+
+    def guard(name: str, action: Any, *args: Any) -> Any:
+        try:
+            return action(*args)
+        except Exception as error:
+            failed.append(f"{name}: {error}")
+            raise
+
+    recording.guard = guard  # type: ignore[method-assign]
+    assert recording._watch is not None
+    recording._watch._guard = guard
+    for _ in range(3):
+        runner.step()
+    assert not failed
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.zeros(1, device="meta").item()
+    recording._joiner._events.clear()
+    recording.close()
+
+
+def test_a_failing_hook_is_silent_from_then_on(
+    runner: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """One warning, the reason in the header, and an engine that goes on as if nothing were there."""
+    from spectrace_vllm import v1, v2
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(v1, "add_target", broken)
+    monkeypatch.setattr(v2, "add_target", broken)
+    healthy = type(runner)(PROMPTS)
+    for _ in range(6):
+        healthy.step()
+    with caplog.at_level(logging.WARNING, logger="spectrace"):
+        path = record(runner, tmp_path)
+    assert runner.world.texts == healthy.world.texts
+    assert len([r for r in caplog.records if "broken on purpose" in r.getMessage()]) == 1
+    with spectrace.open(path) as trace:
+        assert any("broken on purpose" in reason for reason in trace.run.capture.unavailable.values())
+
+
+def test_hooks_are_taken_off(runner: Any, tmp_path: Path) -> None:
+    """A closed recording leaves the live objects as they were."""
+    before = {name for name in vars(runner)}
+    record(runner, tmp_path)
+    assert {name for name in vars(runner)} - before <= {
+        "batch", "input_batch", "query_start_loc", "input_ids", "positions", "seq_lens", "discard_request_mask",
+    }  # fmt: skip
+    drafter = getattr(runner, "drafter", None) or runner.speculator
+    assert not drafter.model._forward_pre_hooks
+    assert not drafter.model.logits_processor._forward_hooks
+
+
+def test_an_unknown_runner_is_left_alone(tmp_path: Path) -> None:
+    """A runner without the functions of the table is not hooked, and the reason says what to do."""
+
+    class Other(fakes.V1Runner):
+        def _sample(self, something_else: Any) -> Any:  # type: ignore[override]
+            return None
+
+    runner = Other(PROMPTS)
+    with pytest.raises(UnsupportedEngine, match=r"_sample takes \(something_else\).*newer spectrace"):
+        attach(fakes.FakeWorker(runner), Settings(out=tmp_path))
+    assert "_sample" not in vars(runner)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_graph_that_hides_the_draft_is_said(runner: Any, tmp_path: Path) -> None:
+    """Where the draft's forwards do not pass the hooks, the header names what is missing, and why."""
+    drafter = getattr(runner, "drafter", None) or runner.speculator
+    drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, fakes.VOCAB).float()
+    path = record(runner, tmp_path)
+    with spectrace.open(path) as trace:
+        assert trace.run.capture.mode == "graph"
+        assert "graph capture" in trace.run.capture.unavailable["draft_ids"]
+    assert by_request(path)["a-00000000"][1].proposal_ids
+
+
+def test_a_synthetic_acceptance_is_flagged(tmp_path: Path) -> None:
+    """Acceptance that is drawn and not decided is marked in the header and in every step."""
+    runner = fakes.V2Runner(PROMPTS)
+    runner.vllm_config.speculative_config.rejection_sample_method = "synthetic"
+    path = record(runner, tmp_path)
+    with spectrace.open(path) as trace:
+        assert trace.run.verification.rule == "synthetic"
+        assert trace.run.verification.lossless is False
+    assert "simulated" in by_request(path)["a-00000000"][1].flags

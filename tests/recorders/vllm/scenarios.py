@@ -1,0 +1,91 @@
+"""What the engine is made to do: one line per scenario, by name. Imports no engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+K = 3
+"""Draft tokens a step."""
+NGRAM = {
+    "method": "ngram",
+    "num_speculative_tokens": K,
+    "prompt_lookup_max": 3,
+    "prompt_lookup_min": 1,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One engine, one batch of requests."""
+
+    speculative: Mapping[str, Any] | None = None
+    """vLLM's speculative_config; names of models are folders beside each other."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the usual arguments of LLM."""
+    sampling: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from greedy sampling of 32 tokens."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    num_prompts: int = 6
+    repeats: int = 1
+    """How often each prompt is written in a row, to make it long."""
+    patch: str | None = None
+    """Name of a function of the child that changes the engine before it starts."""
+    is_recorded: bool = True
+
+
+def model(name: str, method: str, **settings: Any) -> dict[str, Any]:
+    """A speculative_config with a draft model."""
+    return {"method": method, "model": name, "num_speculative_tokens": K, **settings}
+
+
+_EAGLE3 = model("eagle3", "eagle3")
+
+SCENARIOS: Mapping[str, Scenario] = {
+    "plain": Scenario(is_recorded=False),
+    "plain-long": Scenario(is_recorded=False, num_prompts=4, repeats=6),
+    "eagle3": Scenario(speculative=_EAGLE3),
+    "draft": Scenario(speculative=model("draft", "draft_model")),
+    "self": Scenario(speculative=model("target", "draft_model")),
+    "ngram": Scenario(speculative=NGRAM),
+    "ids": Scenario(speculative=_EAGLE3, environment={"SPECTRACE_CAPTURE": "ids"}),
+    "every-third": Scenario(speculative=_EAGLE3, environment={"SPECTRACE_SAMPLE": "1/3"}),
+    "flight": Scenario(speculative=_EAGLE3, environment={"SPECTRACE_MAX_BYTES": "60000"}),
+    "unpadded": Scenario(speculative=model("eagle3", "eagle3", disable_padded_drafter_batch=True)),
+    "chunked": Scenario(speculative=_EAGLE3, engine={"max_num_batched_tokens": 64}, num_prompts=4, repeats=6),
+    "cached": Scenario(speculative=_EAGLE3, engine={"enable_prefix_caching": True}, num_prompts=4, repeats=6),
+    "broken-hook": Scenario(speculative=_EAGLE3, patch="break_hook"),
+    "async": Scenario(speculative=_EAGLE3, patch="schedule_ahead"),
+    "synthetic": Scenario(
+        speculative=model(
+            "eagle3",
+            "eagle3",
+            rejection_sample_method="synthetic",
+            synthetic_acceptance_rates=[0.8, 0.5, 0.3],
+        )
+    ),
+    "sampled": Scenario(speculative=model("target", "draft_model"), sampling={"temperature": 1.0, "seed": 7}),
+}
+
+V1 = (
+    "plain", "plain-long", "eagle3", "draft", "self", "ngram", "ids", "every-third", "flight", "unpadded",
+    "chunked", "cached", "broken-hook",
+)  # fmt: skip
+V2 = ("plain", "eagle3", "draft", "ngram", "async", "synthetic")
+
+
+def prompts(scenario: Scenario) -> list[str]:
+    """Texts for a scenario."""
+    from spectrace_demo import prompts as bundled
+
+    texts = bundled()
+    return [" ".join([texts[at % len(texts)]] * scenario.repeats) for at in range(scenario.num_prompts)]
+
+
+def trace_of(folder: Path) -> Path:
+    """The one trace in a folder."""
+    found = sorted(folder.glob("*.spectrace"))
+    assert len(found) == 1, f"{folder}: {len(found)} traces"
+    return found[0]

@@ -1,0 +1,85 @@
+"""The recorder in vLLM's V1 runner, in-process: real engines, tiny models, greedy."""
+
+from __future__ import annotations
+
+import pytest
+
+import spectrace
+from tests.recorders.vllm.conftest import Runs
+from tests.recorders.vllm.invariants import check_lossless, check_run
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.parametrize("name", ["eagle3", "draft", "self", "ngram", "ids", "unpadded"])
+def test_a_recorded_run_is_lossless_and_its_trace_is_true(v1: Runs, name: str) -> None:
+    """Tokens, decisions, positions and vLLM's own metrics agree with the trace, step by step."""
+    check_run(v1[name], v1["plain"])
+
+
+def test_a_draft_that_is_the_target_is_always_right(v1: Runs) -> None:
+    """Self-drafting accepts everything, and both sides give the same probabilities."""
+    for steps in v1["self"].steps.values():
+        for step in steps:
+            assert step.num_accepted == min(len(step.proposal_ids), len(step.emitted_ids))
+            if step.proposal_ids:
+                assert step.draft_logprobs == pytest.approx(step.target_logprobs, abs=1e-3)
+
+
+def test_the_head_is_described(v1: Runs) -> None:
+    """Map, boundaries, weights and rotary settings stand in the header, as vLLM really has them."""
+    run = v1["eagle3"].run
+    assert (run.engine.name, run.engine.runner, run.method) == ("vllm", "V1", "eagle3")
+    assert run.vocab_map.applied == "offset"
+    assert [i + offset for i, offset in enumerate(run.vocab_map.d2t)] == list(run.vocab_map.t2d)
+    assert list(run.taps.boundaries) == list(run.taps.declared) == [2, 4, 5]
+    assert run.taps.origin == "config"
+    assert run.draft.parameters.missing == run.draft.parameters.unexpected == ()
+    assert run.draft.head_rows == len(run.vocab_map.d2t)
+    assert run.draft.rope["rope_theta"] == pytest.approx(run.draft.rope_declared["rope_theta"])
+    assert run.verification.rule == "greedy"
+    assert run.sampling.temperature == 0.0
+
+
+def test_raw_ids_lead_to_mapped_ids(v1: Runs) -> None:
+    """Each raw id, which is read off the head's own logits, maps to the token that was verified."""
+    run = v1["eagle3"].run
+    for steps in v1["eagle3"].steps.values():
+        for step in steps:
+            assert [raw + run.vocab_map.d2t[raw] for raw in step.draft_ids or ()] == list(step.proposal_ids)
+
+
+def test_chunked_prefill(v1: Runs) -> None:
+    """What a partial prefill samples is thrown away; prompts longer than a chunk are recorded like others."""
+    check_run(v1["chunked"], v1["plain-long"])
+
+
+def test_prefix_caching(v1: Runs) -> None:
+    """A run with a prefix cache is as true as one without."""
+    check_run(v1["cached"], v1["plain-long"])
+
+
+def test_every_third_request(v1: Runs) -> None:
+    """Requests that are not sampled leave nothing, and those that are lose nothing."""
+    outcome = v1["every-third"]
+    check_lossless(outcome, v1["plain"])
+    assert set(outcome.steps) == {"0", "3"}
+    for name, steps in outcome.steps.items():
+        assert [t for step in steps for t in step.emitted_ids] == outcome.outputs[name]["token_ids"]
+
+
+def test_the_flight_recorder_keeps_within_its_bytes(v1: Runs) -> None:
+    """The newest steps are there, within the bytes that were given."""
+    outcome = v1["flight"]
+    sizes = [path.stat().st_size for path in outcome.folder.glob("*.spectrace*")]
+    assert sum(sizes) <= 60_000
+    with spectrace.open(outcome.trace) as trace:
+        last = max(step.engine_step for step in trace)
+    assert last >= 8
+
+
+def test_a_broken_hook_does_not_break_serving(v1: Runs) -> None:
+    """vLLM returns the same tokens, and the trace says which hook failed and why."""
+    outcome = v1["broken-hook"]
+    check_lossless(outcome, v1["plain"])
+    assert any("broken on purpose" in reason for reason in outcome.run.capture.unavailable.values())
