@@ -23,6 +23,8 @@ HOW = {
 }
 """Field -> what to do to have it."""
 
+_MOST = 64
+
 
 def missing_words(run: Run, field: str) -> str:
     """One sentence about a field that the trace lacks, with the recorder's own reason where it gave one."""
@@ -34,12 +36,24 @@ def missing_words(run: Run, field: str) -> str:
     return f"{words}: {HOW[field]}" if field in HOW else words
 
 
+def unavailable_fields(run: Run) -> list[tuple[str, str]]:
+    """Names of the fields that the recorder says it could not get, and why; those of one reason together."""
+    given = {} if run.capture is None else run.capture.unavailable
+    by_reason: dict[str, list[str]] = {}
+    for name, reason in list(given.items())[:_MOST]:
+        by_reason.setdefault(visible(str(reason), limit=200), []).append(visible(str(name), limit=40))
+    return [(", ".join(names), reason) for reason, names in by_reason.items()]
+
+
 def missing_fields(run: Run, fields: Sequence[str]) -> list[str]:
-    """Sentences about several fields: one for each reason of the recorder, one for the rest."""
-    unavailable = {} if run.capture is None else run.capture.unavailable
-    found = [missing_words(run, field) for field in fields if field in unavailable]
-    rest = [field for field in fields if field not in unavailable]
-    if rest:
-        how = next((HOW[field] for field in ("draft_top", "target_top") if field in rest), "")
-        found.append(f"not recorded: {', '.join(rest)}{how and '; '}{how}")
+    """Sentences about fields that are missing: one for each reason of the recorder, one for the rest."""
+    given = {} if run.capture is None else run.capture.unavailable
+    by_reason: dict[str, list[str]] = {}
+    for field in fields:
+        by_reason.setdefault(visible(str(given.get(field, "")), limit=200), []).append(field)
+    found = []
+    for reason, names in by_reason.items():
+        how = next((HOW[name] for name in ("draft_top", "target_top") if name in names), "")
+        told = reason or how
+        found.append(f"not recorded: {', '.join(names)}{told and '; '}{told}")
     return found

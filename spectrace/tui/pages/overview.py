@@ -16,6 +16,7 @@ from spectrace.format.records import Gap, Run
 from spectrace.format.text import visible
 from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.loader import Loader
+from spectrace.tui.pages.missing import unavailable_fields
 from spectrace.tui.pages.outcomes import (
     FIRST_STEPS,
     bound_lines,
@@ -180,10 +181,8 @@ def _run(facts: Overview, width: int) -> Iterator[PageLine]:
 
 
 def _not_recorded(run: Run, width: int) -> Iterator[PageLine]:
-    unavailable = {} if run.capture is None else run.capture.unavailable
-    if not unavailable:
+    found = unavailable_fields(run)
+    if not found:
         yield from paragraph("The recorder names no field that it could not get.", width, role="dim")
-    for name, reason in list(unavailable.items())[:40]:
-        yield from paragraph(
-            visible(str(reason), limit=200), width, first=Span(f"{visible(str(name), limit=40)}: ", "strong")
-        )
+    for names, reason in found:
+        yield from paragraph(f"{names}: {reason}", width, hang=4)

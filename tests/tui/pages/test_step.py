@@ -58,7 +58,7 @@ def test_missing_fields_are_named_with_their_reason(tmp_path: Path) -> None:
     """A field that is not there has the recorder's reason, or says what brings it."""
     run = {"capture": {"unavailable": {"draft_logprobs": "the graph hides them"}}}
     text = flat("step", write_trace(tmp_path / "t.spectrace", [{}], run=run))
-    assert "draft_logprobs is not recorded: the graph hides them" in text
+    assert "not recorded: draft_logprobs; the graph hides them" in text
     assert "not recorded: draft_ids, draft_top" in text
     assert "TransformersRecorder(top=5)" in text
 
