@@ -1,8 +1,8 @@
 """What does `spectrace diff` cost on long traces?
 
-Two live traces of the same requests and texts, as two versions of a draft leave them: a third of the proposals
-differ behind what was accepted. And two that part early, as two engines leave them. Each pair is compared in a
-process of its own: seconds of the whole command, processor time, largest resident memory.
+Two live traces of the same requests and texts, as two versions of a draft leave them: every other proposal
+differs behind what was accepted. And two whose texts part, as two engines leave them. Each pair is compared
+in a process of its own: seconds of the whole command, processor time, largest resident memory.
 """
 
 from __future__ import annotations

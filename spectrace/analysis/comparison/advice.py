@@ -21,7 +21,10 @@ def advise(found: Comparison) -> list[str]:
 def _causes(found: Comparison) -> Iterator[str]:
     kinds = found.first_differences.kinds
     if not kinds["emitted"].compared and not kinds["prompt"].differing:
-        yield "No token stands at the same place of both texts: are these the same prompts?"
+        yield (
+            "No token stands at the same place of both texts: are these the same prompts, and do both count "
+            "position from the start of the prompt?"
+        )
         return
     inputs = list(_of_inputs(found))
     yield from inputs

@@ -168,9 +168,6 @@ class Tokens:
         if (np.diff(self.keys) <= 0).any():
             self.keys, first = np.unique(self.keys, return_index=True)
             self.row, self.at = self.row[first], self.at[first]
-        inside = self.keys >> POSITION_BITS == rows.pairs[self.row]
-        if not inside.all():  # a text that reaches the limit of positions
-            self.keys, self.row, self.at = self.keys[inside], self.row[inside], self.at[inside]
 
     @cached_property
     def starts(self) -> tuple[Array, Array]:
