@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spectrace.analysis.comparison import Comparison
     from spectrace.analysis.comparison.acceptance_change import Measure
     from spectrace.analysis.comparison.alignment import Alignment
-    from spectrace.analysis.comparison.first_difference import Difference, Kind
+    from spectrace.analysis.comparison.difference import Difference, Kind
     from spectrace.analysis.comparison.fork import Fork
     from spectrace.analysis.comparison.tap_match import TapMatch
 
@@ -93,7 +93,7 @@ def _alignment(alignment: Alignment) -> Iterator[str]:
         told += f"; without a partner {number(alone[0])} of A, {number(alone[1])} of B"
     yield from wrapped("Requests: ", told)
     if alignment.num_unchecked:
-        told = f"Nothing recorded says that {number(alignment.num_unchecked)} of them have the same prompt."
+        told = f"Of {number(alignment.num_unchecked)} nothing recorded says that the prompts are the same."
         yield from wrapped("  ", told)
     if any(alignment.unplaced):
         counts = " and ".join(f"{number(n)} of {label}" for n, label in zip(alignment.unplaced, "AB"))

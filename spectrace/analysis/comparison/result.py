@@ -8,7 +8,7 @@ from typing import Any
 
 from spectrace.analysis.comparison.acceptance_change import AcceptanceChange
 from spectrace.analysis.comparison.alignment import Alignment
-from spectrace.analysis.comparison.first_difference import FirstDifferences
+from spectrace.analysis.comparison.difference import FirstDifferences
 from spectrace.analysis.comparison.fork import Fork
 from spectrace.analysis.comparison.headers import HeaderDifference
 from spectrace.analysis.comparison.row_pairs import RowPairs
