@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from spectrace.analysis.comparison import Comparison
     from spectrace.analysis.comparison.acceptance_change import Measure
     from spectrace.analysis.comparison.alignment import Alignment
-    from spectrace.analysis.comparison.first_difference import Difference, Kind
+    from spectrace.analysis.comparison.difference import Difference, Kind
     from spectrace.analysis.comparison.fork import Fork
     from spectrace.analysis.comparison.tap_match import TapMatch
 
@@ -93,7 +93,7 @@ def _alignment(alignment: Alignment) -> Iterator[str]:
         told += f"; without a partner {number(alone[0])} of A, {number(alone[1])} of B"
     yield from wrapped("Requests: ", told)
     if alignment.num_unchecked:
-        told = f"Nothing recorded says that {number(alignment.num_unchecked)} of them have the same prompt."
+        told = f"Of {number(alignment.num_unchecked)} nothing recorded says that the prompts are the same."
         yield from wrapped("  ", told)
     if any(alignment.unplaced):
         counts = " and ".join(f"{number(n)} of {label}" for n, label in zip(alignment.unplaced, "AB"))
@@ -237,9 +237,9 @@ def _taps(taps: Sequence[TapMatch]) -> Iterator[str]:
     lines = []
     same = [match for match in taps if match.side == "A" and match.is_same]
     if same:
-        cosine = min(match.cosine for match in same)
+        lowest = min(match.cosine for match in same)
         verb = _plural(len(same), "is", "are")
-        lines.append(f"{_list(same)} {verb} the same in B, cosine {cosine:.3f} or more")
+        lines.append(f"{_list(same)} {verb} the same in B, lowest cosine {lowest:.3f}")
     sides = [[m for m in taps if m.side == side and not m.is_same] for side in "AB"]
     telling = [sum(bool(m.shift) or m.is_scaled for m in side) for side in sides]
     chosen = sides[telling[1] > telling[0]]
@@ -307,7 +307,9 @@ def _measured(measure: Measure) -> str:
 
 
 def _measure(measure: Measure) -> str:
-    line = f"  {_measured(measure):<17}" + "".join(f"{number(value):>8}" for value in measure.values)
+    name = _measured(measure)
+    name = f"c_{name.rpartition(' ')[2]}, {name}" if name.startswith("position") else name
+    line = f"  {name:<17}" + "".join(f"{number(value):>8}" for value in measure.values)
     change = measure.change
     if change is None:
         return line

@@ -164,3 +164,19 @@ def test_demo_runs_from_nothing(run: Run) -> None:
         assert trace.run.method == "eagle3"
         assert len(trace.references) > 0
     assert found.out.endswith("next: spectrace view demo.spectrace\n")
+
+
+def test_a_run_recorded_twice_is_equal_and_another_k_changes_only_lengths(run: Run, tmp_path: Path) -> None:
+    """Real runs: greedy decoding repeats itself, and does not hang on how much is drafted."""
+    for name, count in (("one", "4"), ("again", "4"), ("fewer", "2")):
+        _record(run, "--draft", DRAFT, "--num-draft-tokens", count)
+        Path("run.spectrace").rename(f"{name}.spectrace")
+    with (
+        spectrace.open("one.spectrace") as one,
+        spectrace.open("again.spectrace") as again,
+        spectrace.open("fewer.spectrace") as fewer,
+    ):
+        assert spectrace.compare(one, again).is_equal
+        found = spectrace.compare(one, fewer).first_differences
+    assert not any(found.kinds[name].differing for name in ("target_pick", "decision", "emitted"))
+    assert found.only_length == found.kinds["proposal"].differing > 0

@@ -9,6 +9,7 @@ from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, U
 from spectrace.analysis.comparison.result import Comparison
 
 _SENTENCES = 3
+_PRECISION = {"target.dtype", "target.quantization", "draft.dtype", "draft.quantization"}
 
 
 def advise(found: Comparison) -> list[str]:
@@ -21,7 +22,10 @@ def advise(found: Comparison) -> list[str]:
 def _causes(found: Comparison) -> Iterator[str]:
     kinds = found.first_differences.kinds
     if not kinds["emitted"].compared and not kinds["prompt"].differing:
-        yield "No token stands at the same place of both texts: are these the same prompts?"
+        yield (
+            "No token stands at the same place of both texts: are these the same prompts, and do both count "
+            "position from the start of the prompt?"
+        )
         return
     inputs = list(_of_inputs(found))
     yield from inputs
@@ -56,6 +60,9 @@ def _of_inputs(found: Comparison) -> Iterator[str]:
     if fields & {"method", "draft.id"}:
         if found.first_differences.kinds["proposal"].differing:
             yield "These are different drafts: other proposals are no fault."
+    elif fields & _PRECISION:
+        if found.first_differences.kinds["proposal"].differing:
+            yield "The runs compute in other types: some other proposals are to be expected."
     elif any(field.startswith("draft.fingerprints.") for field in fields):
         yield "The drafts hold other weights: spectrace check names what a checkpoint lacks."
 

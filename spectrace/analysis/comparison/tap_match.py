@@ -167,6 +167,8 @@ def _candidate(key: int, source: str, mine: Sequence[Row], theirs: Sequence[Row]
     if not usable.any():
         return None
     likeness = float(np.mean(np.clip(cosine(a[usable], b[usable]), -1, 1)))
+    if not np.isfinite(likeness):
+        return None
     return _Candidate(key, source, likeness, _ratio(rms[:, usable]), int(usable.sum()))
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import spectrace
 from spectrace import Comparison, Trace, compare
 from spectrace.testing import write_trace
-from tests.analysis.comparison.cutting import steps_of
+from tests.analysis.comparison.cutting import GREEDY, steps_of
 
 Traced = Callable[..., Trace]
 Cut = Callable[..., list[dict[str, Any]]]
@@ -219,3 +219,16 @@ def test_law_a_changed_token_is_found_at_its_place(
         assert found.fork is not None
         assert found.fork.difference.token == at
         assert found.first_differences.kinds["emitted"].compared == at + 1
+
+
+def test_another_precision_explains_a_few_other_proposals(traced: Traced, cut: Cut) -> None:
+    """Weights in another type have other digests; nobody is sent to look for missing ones."""
+    a, b = cut(TEXT, [1, 3, 4]), cut(TEXT, [1, 3, 4])
+    b[2]["proposal_ids"] = [5, 6, 555]
+    b[2] |= {"num_accepted": 2, "emitted_ids": [5, 6, 7]}
+    runs = [
+        {**GREEDY, "draft": {"dtype": dtype, "fingerprints": {"w": {"digest": dtype}}}}
+        for dtype in ("float32", "bfloat16")
+    ]
+    found = compare(traced(a, runs[0]), traced(b, runs[1]))
+    assert found.next == ["The runs compute in other types: some other proposals are to be expected."]
