@@ -132,8 +132,9 @@ def _evidence(step: Step | None, index: int, other_id: int) -> tuple[float | Non
     gap = gaps[index] if gaps is not None and index < len(gaps) else None
     rank = None
     if top is not None and index < len(top):
-        ids = [id_ for id_, _ in top[index]]
-        rank = ids.index(other_id) + 1 if other_id in ids else None
+        # Equal logits share a rank: of three that are the same, any may be picked.
+        own = next((value for id_, value in top[index] if id_ == other_id), None)
+        rank = None if own is None else 1 + sum(value > own for _, value in top[index])
         if gap is None and len(top[index]) > 1:
             gap = top[index][0][1] - top[index][1][1]
     return gap, rank
