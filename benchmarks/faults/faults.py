@@ -425,11 +425,11 @@ _LOOP = (
         "draft-decays",
         "the draft's LM head loses a little with every step of a long day",
         "drift/over-time",
-        lambda rig, out: loops.uptime(rig, out, 0.0015),
+        lambda rig, out: loops.uptime(rig, out, 0.006),
     ),
     _statistical(
         "text-repeats",
-        "prompts that repeat five words",
+        "prompts that repeat one question and its answer, texts that may not end",
         "workload/degenerate",
         loops.repetition,
     ),

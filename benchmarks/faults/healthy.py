@@ -57,7 +57,9 @@ _CASES: dict[str, Record] = {
     "chain-8": _eagle3(plan=Chain(8)),
     "chain-16": _eagle3(plan=Chain(16)),
     "chain-no-reference": _eagle3(reference=False),
-    "chain-long-texts": _eagle3(new_tokens=300, ends=False),
+    "chain-long-texts": lambda rig, out: rig.eagle3(
+        out, temperature=0.7, prompts=prompts_of(rig.seed, 6), new_tokens=300, ends=False
+    ),
     "chain-short-texts": lambda rig, out: rig.eagle3(out, prompts=prompts_of(rig.seed, 60), new_tokens=20),
     "tree-12": _eagle3(plan=verifying.TREE),
     "tree-32": _eagle3(plan=DynamicTree(topk=8, depth=6, num_nodes=32)),
