@@ -178,6 +178,29 @@ def test_the_table_says_what_it_was_compared_with(run: Probe) -> None:
     assert lines[-1] == "* nothing else does better"
 
 
+SAMPLES: dict[str, str] = {
+    "eagle3": "as this decoder runs it",
+    "eagle3-tree": "as this decoder runs it",
+    "eagle3-map-as-direct": "d2t read as target ids",
+    "eagle3-taps-shifted": "taps one layer up",
+    "eagle3-taps-normed": "taps after the final norm",
+    "eagle3-no-midlayer": "without the draft's layer",
+    "eagle3-feedback-normed": "state fed back normed",
+    "eagle3-draft-kv-kept": "rejected tokens in the cache",
+    "eagle3-positions-shifted": "own tokens one position late",
+    "eagle3-random-head": "none of these is what the recorded run did",
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_fault_of_every_sample_is_named(run: Probe, name: str) -> None:
+    """In the last sentence that the command prints."""
+    sample = Path(__file__).parents[2] / "sample_traces" / f"{name}.spectrace"
+    code, out, err = run(sample)
+    assert code == 0, err
+    assert SAMPLES[name] in " ".join(out.split("\n*")[-1].split())
+
+
 PLANS: dict[str, dict[str, Any]] = {
     "dynamic tree": {"plan": DynamicTree(3, 3, 8)},
     "static tree": {"plan": StaticTree(((0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)))},
