@@ -226,7 +226,8 @@ def heat(row: TapRow, cells: int) -> tuple[float | None, ...]:
     >>> [level and round(7 * level) for level in heat(TapRow(tap=2, declared=2, course=(1, 1.1, 4, None)), 4)]
     [3, 3, 7, None]
     """
-    levels = [_level(value, row.usual) for value in row.course]
+    usual = row.usual
+    levels = [_level(value, usual) for value in row.course]
     cells = min(cells, len(levels))
     found: list[float | None] = []
     for cell in range(max(cells, 0)):

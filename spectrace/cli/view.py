@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ PICTURE = (120, 40)
 )
 @click.option("--first", is_flag=True, help="Begin at the first rejection.")
 @click.option("--screen", default="", metavar="ID", help="Begin with this screen, such as overview.")
+@click.option("--against", type=TRACE, metavar="TRACE", help="Compare with this trace: the screen diff.")
 @click.option("--plain", is_flag=True, help="Print what the screen shows, for screen readers and pipes.")
 @click.option(
     "--screenshot",
@@ -47,6 +49,7 @@ def command(
     at: int | None,
     first: bool,
     screen: str,
+    against: Path | None,
     plain: bool,
     screenshot: Path | None,
     serve: bool,
@@ -65,14 +68,16 @@ def command(
     with spectrace.open(path) as trace:
         if at is not None and at >= len(trace.steps):
             raise UsageError(f"--at {at:,}: the trace has {len(trace.steps):,} steps, from 0")
+        others = () if against is None else (against,)
+        screen = screen or ("diff" if others else "")
         if plain:
-            _print_screen(trace, at, first, screen)
+            _print_screen(trace, at, first, screen, others)
         elif screenshot is not None:
-            _save_picture(trace, screenshot, at, first, screen)
+            _save_picture(trace, screenshot, at, first, screen, others)
         elif serve:
-            _serve(path, at, first, screen, follow, port)
+            _serve(path, at, first, screen, follow, port, others)
         elif is_terminal():
-            open_viewer(trace, at=at, first=first, screen=screen, follow=follow)
+            open_viewer(trace, at=at, first=first, screen=screen, follow=follow, against=others)
         else:
             print_summary(trace)
             say(
@@ -82,12 +87,18 @@ def command(
 
 
 def open_viewer(
-    trace: Trace, *, at: int | None = None, first: bool = False, screen: str = "", follow: bool = False
+    trace: Trace,
+    *,
+    at: int | None = None,
+    first: bool = False,
+    screen: str = "",
+    follow: bool = False,
+    against: Sequence[Path] = (),
 ) -> None:
     """Runs the Textual app, which is loaded here and nowhere else."""
     from spectrace.tui.app import run
 
-    run(trace, at=at, first=first, screen=screen, follow=follow)
+    run(trace, at=at, first=first, screen=screen, follow=follow, against=against)
 
 
 def is_terminal() -> bool:
@@ -108,17 +119,19 @@ def _print_keys() -> None:
     say(complaint or f'Your own keys: lines such as hunt.first = "f,f5" in {keymap_path()}')
 
 
-def _print_screen(trace: Trace, at: int | None, first: bool, screen: str) -> None:
+def _print_screen(trace: Trace, at: int | None, first: bool, screen: str, against: Sequence[Path]) -> None:
     from spectrace.tui.app import starting_row
     from spectrace.tui.loader import Loader
     from spectrace.tui.plain import plain_lines
 
-    loader = Loader(trace)
+    loader = Loader(trace, against)
     width = shutil.get_terminal_size((100, 24)).columns
     print_lines(plain_lines(loader, screen, starting_row(loader, at=at, first=first), width))
 
 
-def _save_picture(trace: Trace, out: Path, at: int | None, first: bool, screen: str) -> None:
+def _save_picture(
+    trace: Trace, out: Path, at: int | None, first: bool, screen: str, against: Sequence[Path]
+) -> None:
     from spectrace.tui.app import screenshot, starting_row
     from spectrace.tui.loader import Loader
 
@@ -128,13 +141,16 @@ def _save_picture(trace: Trace, out: Path, at: int | None, first: bool, screen: 
         for size, usual in zip(sizes, PICTURE)
     )
     row = starting_row(Loader(trace), at=at, first=first)
-    screenshot(trace, out, row=row, screen=screen, size=(columns, lines))
+    screenshot(trace, out, row=row, screen=screen, size=(columns, lines), against=against)
 
 
-def _serve(path: Path, at: int | None, first: bool, screen: str, follow: bool, port: int) -> None:
+def _serve(
+    path: Path, at: int | None, first: bool, screen: str, follow: bool, port: int, against: Sequence[Path]
+) -> None:
     from spectrace.tui.app import serve
 
     options = [*(["--at", str(at)] if at is not None else []), *(["--first"] if first else [])]
     options += [*(["--screen", screen] if screen else []), *(["--follow"] if follow else [])]
+    options += [word for other in against for word in ("--against", str(other))]
     say(f"http://127.0.0.1:{port} shows the trace; Ctrl-C ends it")
     serve(path, options, port=port)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
 
 
 def run(
-    trace: Trace, *, at: int | None = None, first: bool = False, screen: str = "", follow: bool = False
+    trace: Trace,
+    *,
+    at: int | None = None,
+    first: bool = False,
+    screen: str = "",
+    follow: bool = False,
+    against: Sequence[Path] = (),
 ) -> None:
     """Shows a trace until the reader quits.
 
@@ -33,13 +39,14 @@ def run(
         first: begin at the first rejection.
         screen: id of the screen to begin with, "" = the list of steps.
         follow: show new steps as they are recorded.
+        against: files of another trace to compare with.
 
     Raises:
         UsageError: this is no terminal that a screen can be drawn on, or there is no such screen.
     """
     if not is_served(os.environ):
         _check_terminal()
-    loader = Loader(trace)
+    loader = Loader(trace, against)
     row = starting_row(loader, at=at, first=first, follow=follow)
     terminal = terminal_of(os.environ)
     with first_screen(loader, row, os.environ) as painted:
@@ -74,7 +81,9 @@ def is_served(environ: Mapping[str, str]) -> bool:
     return "TEXTUAL_DRIVER" in environ
 
 
-def screenshot(trace: Trace, out: Path, *, row: int, screen: str, size: tuple[int, int]) -> None:
+def screenshot(
+    trace: Trace, out: Path, *, row: int, screen: str, size: tuple[int, int], against: Sequence[Path] = ()
+) -> None:
     """Draws a screen without a terminal and saves it as SVG.
 
     Args:
@@ -83,6 +92,7 @@ def screenshot(trace: Trace, out: Path, *, row: int, screen: str, size: tuple[in
         row: step under the cursor.
         screen: id of the screen, "" = the list of steps.
         size: columns and lines.
+        against: files of another trace to compare with.
 
     Raises:
         UsageError: there is no such screen.
@@ -92,7 +102,7 @@ def screenshot(trace: Trace, out: Path, *, row: int, screen: str, size: tuple[in
     from spectrace.tui.viewer import Viewer
 
     terminal = Terminal(is_frugal=False, is_ansi=False, has_mouse=False)
-    viewer = Viewer(Loader(trace), terminal, at=row, screen=screen)
+    viewer = Viewer(Loader(trace, against), terminal, at=row, screen=screen)
     pictures: list[str] = []
 
     async def draw(pilot: Pilot[object]) -> None:

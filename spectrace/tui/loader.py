@@ -7,13 +7,14 @@ nothing of the steps. Two threads may ask at once: one lock, held for the read o
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from itertools import accumulate
-from threading import Event, RLock
-from typing import NamedTuple
+from os import PathLike
+from threading import Event, Lock, RLock
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +32,8 @@ from spectrace.format.reader import open as open_trace
 from spectrace.format.records import Run, Step, held
 from spectrace.format.text import visible
 from spectrace.format.tracefile import TraceFile
+
+T = TypeVar("T")
 
 LONGEST_TEXT = 200
 """Characters of a token that are ever shown."""
@@ -83,10 +86,14 @@ class Loader:
 
     Args:
         trace: stays open as long as the loader is used; whoever opened it closes it.
+        against: files of another trace that this one is compared with.
     """
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, against: Sequence[str | PathLike[str]] = ()) -> None:
         self._trace = trace
+        self.against = tuple(against)
+        self._kept: dict[str, tuple[object, Any]] = {}
+        self._keeping = Lock()
         self._lock = RLock()
         self._texts: dict[tuple[int, bool], str | None] = {}
         self._states: dict[int, tuple[Step | None, tuple[NodeState, ...]]] = {}
@@ -106,6 +113,14 @@ class Loader:
         """Raises `Stopped` once nobody waits; fits where progress is told."""
         if self._stop is not None and self._stop.is_set():
             raise Stopped
+
+    def once(self, name: str, state: object, make: Callable[[], T]) -> T:
+        """What was worked out for the whole trace; made again when `state` is another than last time."""
+        with self._keeping:
+            if name not in self._kept or self._kept[name][0] != state:
+                self._kept[name] = state, make()
+            found: T = self._kept[name][1]
+            return found
 
     # --- steps ---
 

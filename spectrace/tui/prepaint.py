@@ -111,7 +111,7 @@ def first_screen(loader: Loader, row: int, environ: Mapping[str, str]) -> Iterat
     terminal = sys.__stdin__.fileno() if sys.__stdin__ is not None else -1
     saved = termios.tcgetattr(terminal)
     try:
-        termios.tcsetattr(terminal, termios.TCSANOW, _keys_as_bytes(saved))
+        termios.tcsetattr(terminal, termios.TCSANOW, _keys_as_bytes(saved, terminal))
         width, height = os.get_terminal_size(terminal)
         frame = frame_of(
             screen_lines(loader, row, width, height), width, has_colour="NO_COLOR" not in environ
@@ -127,8 +127,11 @@ def first_screen(loader: Loader, row: int, environ: Mapping[str, str]) -> Iterat
         termios.tcsetattr(terminal, termios.TCSADRAIN, saved)
 
 
-def _keys_as_bytes(attributes: list[Any]) -> list[Any]:
-    """Terminal attributes without echo, line editing and translation; Ctrl-C still interrupts."""
+def _keys_as_bytes(attributes: list[Any], terminal: int) -> list[Any]:
+    """Terminal attributes without echo, line editing and translation; Ctrl-C still interrupts.
+
+    Ctrl-Z waits as a key: stopped here, the shell would be left with our screen.
+    """
     import termios
 
     changed = list(attributes)
@@ -136,4 +139,5 @@ def _keys_as_bytes(attributes: list[Any]) -> list[Any]:
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     changed[6] = [*attributes[6]]
     changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
+    changed[6][termios.VSUSP] = bytes([os.fpathconf(terminal, "PC_VDISABLE")])
     return changed

@@ -36,6 +36,10 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         (["view", "--follow", "run.spectrace"], {"follow": True}),
         (["."], {}),
         (["run.spectrace", "--first", "--screen", "overview"], {"first": True, "screen": "overview"}),
+        (
+            ["run.spectrace", "--against", "./run.spectrace"],
+            {"screen": "diff", "against": (Path("run.spectrace"),)},
+        ),
     ],
 )
 def test_the_viewer_opens_on_a_terminal(
@@ -44,7 +48,7 @@ def test_the_viewer_opens_on_a_terminal(
     """A path alone is enough; the viewer is told where to begin and whether to follow."""
     found = run(*arguments)
     assert (found.code, found.out, found.err) == (0, "", "")
-    usual = {"at": None, "first": False, "screen": "", "follow": False}
+    usual = {"at": None, "first": False, "screen": "", "follow": False, "against": ()}
     assert opened == [{"steps": 16, **usual, **options}]
 
 

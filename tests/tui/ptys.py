@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import signal
 import struct
 import sys
@@ -33,7 +34,15 @@ PATIENCE = 60.0
 
 
 class Session:
-    """A viewer in a terminal of its own; use as a context manager."""
+    """A viewer in a terminal of its own; use as a context manager.
+
+    Args:
+        path: the trace.
+        options: of the program above.
+        size: columns and lines.
+        environ: more variables.
+        shell: an interactive shell instead, in which `eval "$SPECTRACE_TEST"` starts the viewer.
+    """
 
     def __init__(
         self,
@@ -41,9 +50,10 @@ class Session:
         *options: str,
         size: tuple[int, int] = (80, 24),
         environ: dict[str, str] | None = None,
+        shell: bool = False,
     ) -> None:
         self.width, self.height = size
-        self.screen = Screen(*size)
+        self.screen = Screen(*size, is_strict=not shell)
         self.output = ""
         self._left = b""
         clean = {name: value for name, value in os.environ.items() if name in ("PATH", "PYTHONPATH")}
@@ -58,8 +68,11 @@ class Session:
         self.pid, self._fd = pty.fork()
         if self.pid == 0:
             arguments = [sys.executable, "-c", _PROGRAM, str(path), *options]
+            if shell:
+                given |= {"PS1": "$ ", "SPECTRACE_TEST": shlex.join(arguments)}
+                arguments = ["bash", "--norc", "--noprofile", "--noediting", "-i"]
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", size[1], size[0], 0, 0))
-            os.execve(sys.executable, arguments, {**clean, **given})
+            os.execvpe(arguments[0], arguments, {**clean, **given})
 
     def __enter__(self) -> Session:
         return self

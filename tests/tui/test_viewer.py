@@ -234,7 +234,7 @@ async def test_the_help_lists_every_key(trace: Path) -> None:
 async def test_the_help_scrolls_on_a_small_terminal(trace: Path) -> None:
     """What does not fit is reached with j."""
     async with viewing(trace) as driven:
-        await driven.press("?", *["j"] * 61)
+        await driven.press("?", *["j"] * 80)
         assert "share of steps with a rejection" in driven.text
 
 

@@ -1,15 +1,12 @@
 """Another trace of the same prompts beside this one: what differs, where first, and the steps side by side.
 
-`diff_page` makes the page for a given other trace. Both are read once; the steps under the cursor are read
-whenever it moves. A is the trace of the viewer.
+Both are read once; the steps under the cursor are read whenever it moves. A is the trace of the viewer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from threading import Lock
 
 from spectrace.analysis.comparison import Comparison, compare
 from spectrace.analysis.comparison.acceptance_change import Measure
@@ -40,6 +37,7 @@ _KINDS = {
     "emitted": "text",
 }
 _BITS = {PROPOSAL: "proposal", TARGET_PICK: "target pick", DECISION: "decision", EMITTED: "text"}
+NO_OTHER = "No other trace was given: spectrace view A --against B shows both, spectrace diff A B prints it."
 _MOST_HEADERS = 24
 _MOST_REQUESTS = 24
 _MOST_POSITIONS = 8
@@ -69,32 +67,21 @@ class DiffFacts:
     """Why there is nothing to compare."""
 
 
-class _Against:
-    """Compares the viewer's trace with another, once for each length of either."""
-
-    def __init__(self, other: Sequence[str | PathLike[str]]) -> None:
-        self._other = list(other)
-        self._lock = Lock()
-        self._known: tuple[tuple[int, int], Comparison] | None = None
-
-    def gather(self, loader: Loader, row: int) -> DiffFacts:
-        """Reads both traces, then a step of each."""
-        try:
-            with open_trace(self._other) as b, loader.opened_again() as a:
-                found = self._compared(loader, a, b)
-                other = found.rows.row_of_b(row)
-                own = row if row < len(a) else None
-                sides = (_side("A", a, own, found), _side("B", b, other, found))
-                return DiffFacts(sides=sides, comparison=found, problem=found.alignment.problem)
-        except TraceError as error:
-            return DiffFacts(sides=None, comparison=None, problem=str(error))
-
-    def _compared(self, loader: Loader, a: Trace, b: Trace) -> Comparison:
-        with self._lock:
-            size = len(a), len(b)
-            if self._known is None or self._known[0] != size:
-                self._known = size, compare(a, b, on_progress=loader.keep_going)
-            return self._known[1]
+def gather(loader: Loader, row: int) -> DiffFacts:
+    """Reads both traces, once for each length of theirs, then a step of each."""
+    if not loader.against:
+        return DiffFacts(sides=None, comparison=None, problem=NO_OTHER)
+    try:
+        with open_trace(loader.against) as b, loader.opened_again() as a:
+            found = loader.once(
+                "diff", (len(a), len(b)), lambda: compare(a, b, on_progress=loader.keep_going)
+            )
+            other = found.rows.row_of_b(row)
+            own = row if row < len(a) else None
+            sides = (_side("A", a, own, found), _side("B", b, other, found))
+            return DiffFacts(sides=sides, comparison=found, problem=found.alignment.problem)
+    except TraceError as error:
+        return DiffFacts(sides=None, comparison=None, problem=str(error))
 
 
 def _side(label: str, trace: Trace, row: int | None, found: Comparison) -> Side:
@@ -272,18 +259,12 @@ def _headers(found: Comparison, width: int) -> Iterator[PageLine]:
         yield from paragraph(f"and {rest:,} more: spectrace diff --json lists them", width, role="dim")
 
 
-def diff_page(other: Sequence[str | PathLike[str]]) -> Page:
-    """The page that compares the viewer's trace with another.
-
-    Args:
-        other: files of the other trace.
-    """
-    return Page(
-        id="diff",
-        title="Diff",
-        key="C",
-        description="another trace of the same prompts beside this one",
-        gather=_Against(other).gather,
-        lines=lines,
-        follows_cursor=True,
-    )
+DIFF = Page(
+    id="diff",
+    title="Diff",
+    key="C",
+    description="another trace of the same prompts beside this one",
+    gather=gather,
+    lines=lines,
+    follows_cursor=True,
+)

@@ -289,4 +289,5 @@ class PageScreen(AskingScreen):
 
     async def _begin(self) -> None:
         """There are lines to move in."""
-        await self.start_taking_keys()
+        if self._early is not None:
+            await self.start_taking_keys()

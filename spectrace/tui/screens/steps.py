@@ -9,7 +9,6 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.timer import Timer
 
-from spectrace.format.jsonl import json_line, step_object
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import Facts, Loader
 from spectrace.tui.messages import LineClicked
@@ -200,6 +199,8 @@ class StepsScreen(HuntingScreen):
         if step is None:
             self.say("there is no whole step here to copy")
         else:
+            from spectrace.format.jsonl import json_line, step_object
+
             self.viewer.offer_copy(json_line(step_object(step)), f"step {self.row:,} as JSON")
 
     def action_copy_all(self) -> None:
@@ -267,6 +268,8 @@ class StepsScreen(HuntingScreen):
 
     async def _begin(self) -> None:
         """The list has its height."""
+        if self._early is None:  # Two sizes came before the first of them was drawn.
+            return
         self.go_to(self.row, self._facts.problems[0] if self._facts.problems else self._first_word)
         self._show_detail()
         await self.start_taking_keys()

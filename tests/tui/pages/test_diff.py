@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -15,17 +16,16 @@ from spectrace.analysis import comparison
 from spectrace.testing import write_trace
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages import PageLine
-from spectrace.tui.pages.diff import diff_page
+from spectrace.tui.pages.diff import DIFF
 from spectrace.tui.spans import text_of
 from tests import strategies
-from tests.tui.pages.showing import check_lines
+from tests.tui.pages.showing import check_lines, flat
 from tests.tui.traces import make_trace
 
 
 def _lines(a: Path, b: Path, row: int = 0, width: int = 80) -> list[PageLine]:
-    page = diff_page([b])
     with spectrace.open(a) as trace:
-        return page.lines(page.gather(Loader(trace), row), width)
+        return DIFF.lines(DIFF.gather(Loader(trace, against=[b]), row), width)
 
 
 def _flat(a: Path, b: Path, row: int = 0, width: int = 80) -> str:
@@ -69,6 +69,11 @@ def test_equal_traces_differ_in_nothing(sample_traces: Path) -> None:
     assert "next difference" not in text
 
 
+def test_no_other_trace_says_how_to_give_one(sample_traces: Path) -> None:
+    """Without a second trace the page names the option."""
+    assert "spectrace view A --against B" in flat("diff", sample_traces / "eagle3.spectrace")
+
+
 def test_a_trace_that_is_gone_is_said(sample_traces: Path, tmp_path: Path) -> None:
     """The page says that there is nothing to compare with."""
     text = _flat(sample_traces / "eagle3.spectrace", tmp_path / "gone.spectrace", width=200)
@@ -92,10 +97,10 @@ def test_both_are_read_once(sample_traces: Path, monkeypatch: pytest.MonkeyPatch
         return comparison.compare(*args, **options)
 
     monkeypatch.setattr("spectrace.tui.pages.diff.compare", counted)
-    page = diff_page([sample_traces / "eagle3-taps-shifted.spectrace"])
     with spectrace.open(sample_traces / "eagle3.spectrace") as trace:
+        loader = Loader(trace, against=[sample_traces / "eagle3-taps-shifted.spectrace"])
         for row in range(4):
-            page.gather(Loader(trace), row)
+            DIFF.gather(loader.stoppable(Event()), row)
     assert len(calls) == 1
 
 
