@@ -49,15 +49,16 @@ class Findings:
 
 
 def find(loader: Loader) -> Findings:
-    """Asks every rule; reads the whole trace.
+    """Asks every rule, of as many steps as the overview does.
 
     Raises:
         Stopped: nobody waits any more.
     """
     from spectrace.analysis.diagnosis import diagnose
+    from spectrace.tui.pages.outcomes import FIRST_STEPS
 
     with loader.opened_again() as trace:
-        diagnosis = diagnose(trace, on_progress=loader.keep_going)
+        diagnosis = diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS)
         total = len(trace)
     rows = {row for finding in diagnosis.findings for row in finding.steps if 0 <= row < total}
     return Findings(diagnosis, total, tuple(sorted(rows)))

@@ -30,7 +30,10 @@ def plain_lines(loader: Loader, name: str, row: int, width: int) -> Iterator[str
         UsageError: there is no such screen.
     """
     # A rule of dashes says nothing to the ear.
-    return (text_of(line).replace("─", "").rstrip() for line in _lines(loader, name, row, width))
+    return (
+        text_of(line).replace("── ", "").replace("─", "").rstrip()
+        for line in _lines(loader, name, row, width)
+    )
 
 
 def screen_names() -> list[str]:

@@ -130,7 +130,9 @@ class Viewer(App[None]):
         """Follows from the start, and opens a screen, when asked to."""
         if self._follow:
             self.call_next(self.steps.action_follow)
-        if self._first_screen:
+        if self._first_screen == "help":
+            self.open_help()
+        elif self._first_screen:
             self.open_page(self._first_screen)
 
     def on_unmount(self) -> None:

@@ -257,14 +257,3 @@ def _headers(found: Comparison, width: int) -> Iterator[PageLine]:
     rest = len(found.headers) - _MOST_HEADERS
     if rest > 0:
         yield from paragraph(f"and {rest:,} more: spectrace diff --json lists them", width, role="dim")
-
-
-DIFF = Page(
-    id="diff",
-    title="Diff",
-    key="C",
-    description="another trace of the same prompts beside this one",
-    gather=gather,
-    lines=lines,
-    follows_cursor=True,
-)

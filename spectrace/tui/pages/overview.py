@@ -24,7 +24,7 @@ from spectrace.tui.pages.outcomes import (
     not_checked_lines,
     rule_of,
 )
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import bar, fitted, heading, labelled, line, paragraph
 from spectrace.tui.pages.run_words import run_facts
 from spectrace.tui.spans import Role, Span, left, right
@@ -181,14 +181,3 @@ def _not_recorded(run: Run, width: int) -> Iterator[PageLine]:
         yield from paragraph(
             visible(str(reason), limit=200), width, first=Span(f"{visible(str(name), limit=40)}: ", "strong")
         )
-
-
-OVERVIEW = Page(
-    id="overview",
-    title="Overview",
-    key="o",
-    description="the run on one page: causes, acceptance, what ran",
-    gather=gather,
-    lines=lines,
-    follows_cursor=False,
-)

@@ -13,7 +13,7 @@ from spectrace.format.text import visible
 from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, line, paragraph, sized, table_row
 from spectrace.tui.spans import Span
 
@@ -110,14 +110,3 @@ def _sizes(table: Sequence[Sequence[str]], width: int) -> list[int]:
     rest = sum(size + 1 for at, size in enumerate(sizes) if size and at != 1)
     sizes[1] = min(sizes[1], max(width - rest, 6))
     return sizes
-
-
-REQUESTS = Page(
-    id="requests",
-    title="Requests",
-    key="R",
-    description="every request with its acceptance, the worst first",
-    gather=gather,
-    lines=lines,
-    follows_cursor=False,
-)

@@ -16,7 +16,7 @@ from spectrace.tui.figures import number
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.missing import missing_fields, missing_words
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, flowing, heading, labelled, line, paragraph
 from spectrace.tui.pages.texts import Texts, step_texts
 from spectrace.tui.step_detail import (
@@ -193,14 +193,3 @@ def _missing(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine]:
         return
     for words in missing_fields(facts.run, [name for name in _FIELDS if getattr(step, name) is None]):
         yield from paragraph(words, width, role="dim")
-
-
-STEP = Page(
-    id="step",
-    title="Step",
-    key="s",
-    description="everything about one step: tokens, alternatives of both sides, context",
-    gather=gather,
-    lines=lines,
-    follows_cursor=True,
-)

@@ -20,7 +20,7 @@ from spectrace.tui.figures import number, number_of, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import missing_words
 from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines, outcome_lines
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
 from spectrace.tui.spans import Role, Span, left
 from spectrace.tui.summary import bars
@@ -205,14 +205,3 @@ def _course(facts: TapsFacts, width: int) -> Iterator[PageLine]:
     yield from paragraph(
         "A text's first token is left out: its state is far longer in most models.", width, role="dim"
     )
-
-
-TAPS = Page(
-    id="taps",
-    title="Taps",
-    key="H",
-    description="the hidden states the draft is fed: boundary, form, length over the run",
-    gather=gather,
-    lines=lines,
-    follows_cursor=False,
-)

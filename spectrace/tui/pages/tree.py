@@ -14,7 +14,7 @@ from spectrace.format.records import Run, Step
 from spectrace.tui.figures import number, whole
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph
 from spectrace.tui.pages.texts import Texts, step_texts
 from spectrace.tui.spans import Role, Span, left, right, width_of
@@ -188,14 +188,3 @@ def _walk(nodes: Sequence[NodeState], *, is_chain: bool) -> Iterator[tuple[NodeS
 def _legend(width: int) -> Iterator[PageLine]:
     words = "= accepted  x refused  - a sibling was accepted  · not reached"
     yield from paragraph(words, width, role="dim")
-
-
-TREE = Page(
-    id="tree",
-    title="Tree",
-    key="T",
-    description="the proposal of a step as a tree, and the path the target wanted",
-    gather=gather,
-    lines=lines,
-    follows_cursor=True,
-)

@@ -18,7 +18,7 @@ from spectrace.tui.figures import percent
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import missing_words
 from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines, outcome_lines
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
 from spectrace.tui.pages.texts import Texts, texts_of
 from spectrace.tui.spans import Span
@@ -191,14 +191,3 @@ def _missed(facts: VocabularyFacts, width: int) -> Iterator[PageLine]:
     rest = facts.num_missed - len(facts.missed)
     if rest > 0:
         yield from paragraph(f"and {rest:,} more", width, role="dim")
-
-
-VOCABULARY = Page(
-    id="vocabulary",
-    title="Vocabulary",
-    key="V",
-    description="the id map in both readings, and the tokens the draft cannot say",
-    gather=gather,
-    lines=lines,
-    follows_cursor=False,
-)

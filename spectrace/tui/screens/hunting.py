@@ -153,7 +153,9 @@ class HuntingScreen(MovingScreen):
         elif not findings.rows:
             self.say("no finding names a step; :overview lists them")
         else:
-            self.say(f"no finding names a step {'after' if direction > 0 else 'before'} this one")
+            here = findings.words_of(self.row)
+            where = "after" if direction > 0 else "before"
+            self.say(f"no finding names a step {where} this one" + (f"; this one: {here}" if here else ""))
 
     def _go_to_cliff(self, findings: Findings) -> None:
         row, words = findings.cliff()
