@@ -30,11 +30,12 @@ _RECORDER = "SPECTRACE_"
 def main(models: Path, out: Path, names: list[str]) -> None:
     """Runs the named scenarios."""
     if os.environ.get("TRITON_INTERPRET"):
-        from triton_interpreter import install
+        from tests.recorders.vllm.triton_interpreter import install
 
         install()
     import vllm  # noqa: F401  (slow: said so that the times below make sense)
-    from scenarios import SCENARIOS
+    from tests.recorders.vllm.faults import FAULTS, scenario
+    from tests.recorders.vllm.scenarios import SCENARIOS
     from vllm.model_executor.models import registry
     from vllm.platforms.cpu import CpuPlatform
 
@@ -47,13 +48,13 @@ def main(models: Path, out: Path, names: list[str]) -> None:
     )
     for name in names:
         started = time.monotonic()
-        run(models, out / name, SCENARIOS[name])
+        run(models, out / name, scenario(name) if name in FAULTS else SCENARIOS[name])
         print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
 
 
 def run(models: Path, folder: Path, scenario: Any) -> None:
     """Runs one scenario."""
-    from scenarios import prompts
+    from tests.recorders.vllm.scenarios import prompts
     from vllm import LLM, SamplingParams
     from vllm.distributed import cleanup_dist_env_and_memory
 
