@@ -29,11 +29,12 @@ REQUESTS, TOKENS, K = 8, 96, 3
 
 def main(rounds: int) -> None:
     """Prints one line per capture level."""
+    from vllm import LLM, SamplingParams
+
     from spectrace_demo import eagle3_path, prompts, target_path
     from spectrace_demo.export import export
     from spectrace_vllm.recording import Recording, attach
     from spectrace_vllm.settings import Settings
-    from vllm import LLM, SamplingParams
 
     folder = Path(tempfile.mkdtemp(prefix="spectrace-bench-"))
     for source in (target_path(), eagle3_path()):

@@ -84,9 +84,7 @@ FAULTS: Mapping[str, Fault] = {
     "midlayer-missing": Fault(edit=_without("midlayer"), finding="weights/not-loaded"),
     "feedback-normed": Fault(edit=_config(norm_output=True), finding="tap-form/feedback-norm"),
     "not-a-number": Fault(edit=_not_a_number, finding="nonfinite/values"),
-    "short-draft": Fault(
-        edit=_config(), finding="window/gated", settings={"max_model_len": 112}, repeats=5
-    ),
+    "short-draft": Fault(edit=_config(), finding="window/gated", settings={"max_model_len": 112}, repeats=5),
 }
 
 
@@ -115,4 +113,3 @@ def scenario(name: str) -> Scenario:
         num_prompts=8,
         repeats=fault.repeats,
     )
-
