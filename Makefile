@@ -13,16 +13,20 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 READER = build/reader
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt lint types contracts bench samples wheel clean
+.PHONY: help demo test test-engines check fmt lint types contracts bench samples wheel clean
 
 help:  ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-10s %s\n' "$$name" "$$words"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-12s %s\n' "$$name" "$$words"; done
 
 demo: $(VENV)/.engine  ## record a real run of the bundled tiny models and show it
 	$(BIN)/spectrace demo
 
 test: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest $(ARGS)
+
+# Eleven minutes on two busy cores, most of it imports; 3.1 GB, built once with Python 3.11.
+test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM on a CPU, both runners
+	build/engines/bin/python -m pytest tests/recorders/vllm $(ARGS)
 
 check: lint types contracts  ## every check that runs no test
 
@@ -77,6 +81,11 @@ $(VENV)/.engine: $(VENV)/.pip pyproject.toml constraints.txt
 
 $(VENV)/.test: $(VENV)/.engine
 	$(PIP) install --quiet -c constraints.txt --group test
+	@touch $@
+
+build/engines/.ready: tests/recorders/vllm/make_venv.sh tests/recorders/vllm/requirements.txt
+	rm -rf build/engines
+	tests/recorders/vllm/make_venv.sh build/engines
 	@touch $@
 
 # mypy and import-linter read the packages that the code imports.

@@ -117,7 +117,7 @@ class Recording:
         lost = {f"hook {number}": what for number, what in enumerate(problems)}
         header = run_facts(engine, self._vocabulary, lost)
         size = header["target"]["vocab_size"]
-        self._raw_of = raw_table(engine, size) if engine.draft is not None else None
+        self._raw_of = raw_table(engine, size)
         self._target_ids = _target_ids(engine)
         self.writer = TraceWriter(
             _free_name(settings.out),
@@ -305,7 +305,10 @@ class Recording:
         if isinstance(proposal, Tensor):
             proposal = proposal[: len(requests)].to(torch.int64, copy=True)  # a view of a buffer in use
             pack.add("proposal", proposal)
-            if self._watch is not None and not self._watch.end(pack, proposal, self._raw_of):
+            is_greedy = self.engine.is_draft_greedy
+            if self._watch is not None and not self._watch.end(
+                pack, proposal, self._raw_of, is_greedy=is_greedy
+            ):
                 self._tell_graph()
         else:
             lists = [list(ids) for ids in proposal]

@@ -62,30 +62,27 @@ def add_target(pack: Pack, logits: Tensor, row_ids: Tensor, *, is_full: bool) ->
 
 
 def add_draft(
-    pack: Pack, logits: Sequence[Tensor], proposal: Tensor, raw_of: Tensor | None, *, is_full: bool
+    pack: Pack, logits: Sequence[Tensor], proposal: Tensor, raw_of: Tensor, *, is_greedy: bool, is_full: bool
 ) -> None:
     """Adds what the draft thought at each depth, in its own vocabulary.
 
     Args:
         pack: gathers the results.
         logits: per depth [B, Dv]
-        proposal: [B, K] ids in the target's vocabulary; K at most the number of depths.
-        raw_of: [V] raw id of each target id, where a token may be other than the draft's first choice;
-            None where the draft always takes its first.
+        proposal: [B, K] ids in the target's vocabulary; K is the number of depths.
+        raw_of: [V] raw id of each target id by the engine's map, -1 for none.
+        is_greedy: the draft takes its first choice.
         is_full: not only the raw ids.
     """
     depth, batch = len(logits), logits[0].shape[0]
-    stacked = torch.cat(list(logits))  # [K * B, Dv], depth by depth
+    rows = torch.cat(list(logits)).float()  # [K * B, Dv], depth by depth
+    raw = _raw_ids(rows, proposal, raw_of, is_greedy=is_greedy)  # [K * B]
+    pack.add("draft_ids", raw.view(depth, batch))
     if not is_full:
-        first = stacked.argmax(-1)
-        pack.add("draft_ids", (first if raw_of is None else _raw(proposal, raw_of)).view(depth, batch))
         return
-    rows = stacked.float()
     values, ids = top_choices(rows, min(TOP, rows.shape[1]))  # [K * B, m]
-    raw = ids[:, 0].contiguous() if raw_of is None else _raw(proposal, raw_of)
     norm = rows.logsumexp(-1, keepdim=True)  # [K * B, 1]
     logq = rows - norm
-    pack.add("draft_ids", raw.view(depth, batch))
     pack.add("draft_logprobs", logq.gather(1, raw.clamp(min=0).unsqueeze(1)).view(depth, batch))
     pack.add("draft_entropy", -(logq.exp() * logq).sum(-1).view(depth, batch))
     pack.add("draft_top_ids", ids.view(depth, batch, -1))
@@ -93,9 +90,18 @@ def add_draft(
     pack.add("draft_nonfinite", num_nonfinite(rows).view(depth, batch))
 
 
-def _raw(proposal: Tensor, raw_of: Tensor) -> Tensor:
-    """Raw ids depth by depth: [B, K] target ids -> [K * B]."""
-    return raw_of[proposal.t().reshape(-1).to(torch.int64).clamp(0, len(raw_of) - 1)]
+def _raw_ids(rows: Tensor, proposal: Tensor, raw_of: Tensor, *, is_greedy: bool) -> Tensor:
+    """The draft's own id of each token it proposed, [K * B].
+
+    A greedy draft's is read off its own logits, so that it does not lean on the map that may be wrong; of
+    equal logits it is the one that was proposed.
+    """
+    mapped = raw_of[proposal.t().reshape(-1).clamp(0, len(raw_of) - 1)]
+    if not is_greedy:
+        return mapped
+    best, first = rows.max(-1)
+    proposed = rows.gather(1, mapped.clamp(0, rows.shape[1] - 1).unsqueeze(1))[:, 0]
+    return torch.where((proposed == best) & (mapped >= 0), mapped, first)
 
 
 def num_nonfinite(rows: Tensor) -> Tensor:

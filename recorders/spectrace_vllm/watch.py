@@ -61,13 +61,14 @@ class DraftWatch:
         self._forget()
         self._batch, self._first = batch, first
 
-    def end(self, pack: Pack, proposal: Tensor, raw_of: Tensor | None) -> bool:
+    def end(self, pack: Pack, proposal: Tensor, raw_of: Tensor, *, is_greedy: bool) -> bool:
         """A proposal is over; adds what was seen of it.
 
         Args:
             pack: gathers the results.
             proposal: [B, K] ids in the target's vocabulary.
-            raw_of: as `reduction.add_draft` takes it.
+            raw_of: as `reduction.add_draft` takes it, like the next.
+            is_greedy: the draft takes its first choice.
 
         Returns:
             Whether the draft's logits were seen.
@@ -75,7 +76,14 @@ class DraftWatch:
         self._first = None
         logits = [rows for rows in self._logits if rows.shape[0] == self._batch]
         if logits and len(logits) == len(self._logits):
-            add_draft(pack, logits, proposal[:, : len(logits)], raw_of, is_full=self._is_full)
+            add_draft(
+                pack,
+                logits,
+                proposal[:, : len(logits)],
+                raw_of,
+                is_greedy=is_greedy,
+                is_full=self._is_full,
+            )
         if self._positions:
             pack.add("draft_positions", torch.stack(self._positions))  # [K, B]
         if self._inputs:

@@ -66,7 +66,11 @@ SCENARIOS: Mapping[str, Scenario] = {
             synthetic_acceptance_rates=[0.8, 0.5, 0.3],
         )
     ),
-    "sampled": Scenario(speculative=model("target", "draft_model"), sampling={"temperature": 1.0, "seed": 7}),
+    "sampled": Scenario(
+        speculative=model("target", "draft_model", draft_sample_method="probabilistic"),
+        sampling={"temperature": 1.0, "seed": 7, "max_tokens": 64},
+        num_prompts=8,
+    ),
 }
 
 V1 = (
