@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spectrace.analysis.comparison import Comparison, compare
 from spectrace.analysis.comparison.acceptance_change import Measure
-from spectrace.analysis.comparison.first_difference import Difference, Kind
+from spectrace.analysis.comparison.difference import Difference, Kind
 from spectrace.analysis.comparison.headers import shown_value
 from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, PROPOSAL, TARGET_PICK
 from spectrace.analysis.comparison.tap_match import TapMatch
@@ -22,7 +22,7 @@ from spectrace.format.records import Step, held
 from spectrace.format.text import visible
 from spectrace.tui.figures import number_of, ratio
 from spectrace.tui.loader import Loader
-from spectrace.tui.pages.page import Page, PageLine
+from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
 from spectrace.tui.pages.texts import Texts, step_texts, texts_of
 from spectrace.tui.spans import Span

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
+import spectrace
 from spectrace import TraceWriter
+from spectrace.analysis.acceptance import accept_length
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.analysis.series import EXACT_ROWS
 from spectrace.testing import write_trace
@@ -20,7 +22,7 @@ FAULTS = {
     "eagle3-taps-shifted": "certain  tap-layer/shifted",
     "eagle3-taps-normed": "certain  tap-form/norm",
     "eagle3-no-midlayer": "certain  weights/not-loaded",
-    "eagle3-feedback-normed": "hint     tap-form/feedback-norm",
+    "eagle3-feedback-normed": "certain  tap-form/feedback-norm",
     "eagle3-draft-kv-kept": "certain  kv-state/not-trimmed",
     "eagle3-positions-shifted": "certain  positions/shifted",
     "eagle3-random-head": "certain  draft-head/not-loaded",
@@ -53,10 +55,14 @@ def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytes
 
 def test_metrics_say_what_they_count(sample_traces: Path) -> None:
     """Accept length says that the target's own token is in it, every position has its counts."""
-    text = flat("overview", sample_traces / "eagle3.spectrace")
-    assert "accept length 4.053 1 + accepted / proposals, bonus included" in text
-    assert "alpha1 0.895" in text
-    assert "89.5 % 17 of 19 c 0.895" in text
+    path = sample_traces / "eagle3.spectrace"
+    text = flat("overview", path)
+    with spectrace.open(path) as trace:
+        counts = trace.counts
+    first, proposals = counts.accepted_at[0], counts.proposals
+    assert f"accept length {accept_length(counts):.3f} 1 + accepted / proposals, bonus included" in text
+    assert f"alpha1 {first / proposals:.3f}" in text
+    assert f"{first / proposals:.1%}".replace("%", " %") + f" {first} of {proposals} c" in text
     assert "highest 5.00 tokens per step" in text
 
 
