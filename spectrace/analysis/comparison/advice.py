@@ -64,7 +64,11 @@ def _of_inputs(found: Comparison) -> Iterator[str]:
 
 def _of_drafts(found: Comparison, fields: set[str]) -> Iterator[str]:
     """Whether these are two drafts, or one in two states."""
-    if "method" in fields:
+    if 0 in found.acceptance.proposals:
+        label = "AB"[found.acceptance.proposals.index(0)]
+        same = "" if found.fork else ", and as far as both go the text is the same without drafting"
+        yield f"{label} drafts nothing{same}."
+    elif "method" in fields:
         yield "These are different drafts: other proposals are no fault."
     elif fields & _PRECISION:
         yield "The runs compute in other types: some other proposals are to be expected."

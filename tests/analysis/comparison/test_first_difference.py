@@ -255,3 +255,14 @@ def test_the_advice_follows_what_the_headers_say_of_the_drafts(traced: Traced, c
     layers = [{"draft": weights, "taps": {"boundaries": ids}} for ids in ([2, 4, 5], [5, 4, 2])]
     assert "compare the layers declared, their order" in advice_for(traced, cut, layers[0], layers[1])
     assert "look there at positions" in advice_for(traced, cut, named[0], named[0])
+
+
+def test_a_run_without_drafting_is_a_control_of_the_text(traced: Traced, cut: Cut) -> None:
+    """One token a step and no proposal: the texts are compared, and nobody is told to compare drafts."""
+    plain = cut(TEXT, [1] * len(TEXT), num_draft_tokens=0)
+    found = compare(traced(cut(TEXT, [1, 3, 4])), traced(plain))
+    assert found.first_differences.kinds["emitted"].compared == len(TEXT)
+    assert found.next == ["B drafts nothing, and as far as both go the text is the same without drafting."]
+    parted = compare(traced(cut([*TEXT[:5], 99], [1, 3, 4])), traced(plain))
+    assert parted.fork is not None
+    assert parted.fork.difference.token == 5
