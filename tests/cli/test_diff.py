@@ -74,7 +74,7 @@ def test_json_has_the_keys_of_the_contract(run: Run) -> None:
     for other in ("eagle3", "eagle3-taps-shifted", "minimal-v1"):
         found = json.loads(run("diff", "--json", HEALTHY, SAMPLES / f"{other}.spectrace").out)
         assert set(found) == {
-            "a", "b", "is_equal", "alignment", "headers", "first_differences", "fork", "taps",
+            "a", "b", "is_equal", "alignment", "headers", "same_weights", "first_differences", "fork", "taps",
             "acceptance", "next",
         }  # fmt: skip
         kinds = ("prompt", "proposal", "target_pick", "decision", "emitted")

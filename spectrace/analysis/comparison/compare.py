@@ -13,7 +13,7 @@ from spectrace.analysis.comparison.advice import advise
 from spectrace.analysis.comparison.alignment import Prompt, align
 from spectrace.analysis.comparison.first_difference import compare_rows
 from spectrace.analysis.comparison.fork import judge_forks
-from spectrace.analysis.comparison.headers import compare_headers
+from spectrace.analysis.comparison.headers import compare_headers, same_weights
 from spectrace.analysis.comparison.result import Comparison
 from spectrace.analysis.comparison.row_pairs import pair_rows
 from spectrace.analysis.comparison.rows import Rows, read_rows
@@ -63,6 +63,7 @@ def _compared(a: Trace, b: Trace, on_progress: Callable[[int], None] | None) -> 
     found = Comparison(
         alignment=alignment,
         headers=compare_headers(a.run_mapping, b.run_mapping),
+        same_weights=same_weights(a.run_mapping, b.run_mapping),
         first_differences=differences,
         fork=fork,
         taps=matches,

@@ -23,6 +23,8 @@ class Comparison:
     """How the requests pair; ``alignment.problem`` says why nothing but the headers was compared."""
     headers: Sequence[HeaderDifference]
     """What differs in the headers, the most telling first."""
+    same_weights: bool | None
+    """Whether the drafts hold the same weights, by fingerprint; None where a trace has none."""
     first_differences: FirstDifferences
     fork: Fork | None
     """The token at which texts part, with its verdict; None where none do."""
@@ -54,6 +56,7 @@ class Comparison:
           ``unchecked_prompts``, ``requests``, ``left_over`` and ``left_over_names``, ``unplaced_steps``,
           ``problem`` (why nothing but the headers was compared).
         * ``headers``: list of ``field`` (path), ``words``, ``a``, ``b``.
+        * ``same_weights``: whether the drafts' fingerprints agree; null where a trace has none.
         * ``first_differences``: under each of ``prompt``, ``proposal``, ``target_pick``, ``decision``,
           ``emitted`` the counts ``compared``, ``differing``, ``requests``, and ``first``: ``kind``,
           ``request``, ``position`` (within prompt and text), ``token`` (within the text), ``steps``,
@@ -74,6 +77,7 @@ class Comparison:
             "is_equal": self.is_equal,
             "alignment": self.alignment.to_mapping(),
             "headers": [item.to_mapping() for item in self.headers],
+            "same_weights": self.same_weights,
             "first_differences": self.first_differences.to_mapping(),
             "fork": None if self.fork is None else self.fork.to_mapping(),
             "taps": [match.to_mapping() for match in self.taps],
