@@ -41,6 +41,7 @@ def generate(
     device: str | None = None,
     chat: bool = False,
     compare_baseline: bool = False,
+    control: str | None = None,
     overwrite: bool = False,
     reference: bool = False,
     tree: tuple[int, int, int] | None = None,
@@ -66,6 +67,7 @@ def generate(
         chat: wrap each prompt in the target's chat template.
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
+        control: the kind of control run this is, for the header.
         overwrite: replace ``out``, once the models are loaded.
         reference: also record one plain forward of the target over the first prompt.
         tree: draft a dynamic tree of (topk, depth, nodes) instead of a chain.
@@ -99,7 +101,9 @@ def generate(
     outputs: list[Output] = []
     with (
         Eagle3Decoder(model, head, plan, sampler=sampler, eos_ids=eos_ids) as decoder,
-        Eagle3Recorder(out, decoder, tokenizer=tokenizer) as recorder,
+        Eagle3Recorder(
+            out, decoder, tokenizer=tokenizer, run=None if control is None else {"control": control}
+        ) as recorder,
     ):
         for number, ids in enumerate(inputs):
             new_ids = recorder.generate(
