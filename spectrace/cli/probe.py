@@ -17,8 +17,9 @@ import spectrace
 from spectrace.analysis.intervals import Share
 from spectrace.analysis.probing import SAME_STATES, ProbeRow, best_row
 from spectrace.cli.arguments import TRACE, json_option
+from spectrace.cli.engines import EAGLE3, TRANSFORMERS, engine_for, model_folder
 from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
-from spectrace.cli.record import EAGLE3, TRANSFORMERS, engine_for, model_folder, prompts_given
+from spectrace.cli.prompts import prompts_given
 from spectrace.cli.verdicts import wrapped
 from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
 from spectrace.format.records import Run, Step

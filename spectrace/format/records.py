@@ -218,6 +218,8 @@ class Run:
     """What the draft's training reported, for example first_position_accuracy."""
     baseline: Mapping[str, Any] | None = None
     """token_ns: time per token with no speculation."""
+    control: str | None = None
+    """Of a control run its kind: self-draft (the target drafts for itself) | predictable-text | no-draft."""
     reported: Mapping[str, Any] | None = None
     """What the engine itself printed: accept_length, acceptance_rate, ..."""
     capture: Capture | None = None

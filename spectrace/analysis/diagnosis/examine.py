@@ -12,6 +12,7 @@ from spectrace.analysis.diagnosis.control import (
     judge_precision,
     judge_regression,
 )
+from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, judge_control
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
 from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
@@ -59,9 +60,14 @@ def diagnose(
         ``not_checked``.
     """
     facts = collect(trace, _tallies(), on_progress, first_steps)
+    if control is not None:
+        facts = _with_baseline(facts, control)
     outcomes = list(_ask(facts))
     if first_steps is not None and first_steps < len(trace):
         outcomes = list(_of_the_first(outcomes, first_steps))
+    for run in (trace, control):
+        if run is not None and (shown := judge_control(run.run, run.counts)) is not None:
+            outcomes.append(shown)
     if control is not None:
         outcomes += list(_against(trace, facts, control, outcomes))
     else:
@@ -84,6 +90,15 @@ def diagnose(
         measured=measured(facts),
         look_first=first,
     )
+
+
+def _with_baseline(facts: Facts, control: Trace) -> Facts:
+    """The time per token of a control without a draft, where the trace has none of its own."""
+    baseline = control.run.baseline
+    if control.run.control != NO_DRAFT or baseline is None or facts.run.baseline is not None:
+        return facts
+    run = replace(facts.run, baseline=baseline)
+    return replace(facts, run=run, run_mapping={**facts.run_mapping, "baseline": dict(baseline)})
 
 
 def _tallies() -> list[type]:
