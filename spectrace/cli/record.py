@@ -169,7 +169,7 @@ def command(
     if engine == EAGLE3:
         options |= {"tree": shape, "reference": reference, "states": states or 0}
         if states is not None:
-            check_out(out.with_name(f"{out.name}.states.safetensors"), overwrite=overwrite)
+            check_out(_states_beside(out), overwrite=overwrite)
     elif shape is not None or reference or states is not None:
         words = "--tree, --reference and --states need an EAGLE-3 draft"
         raise UsageError(f"{words}: --draft DIR or --engine eagle3")
@@ -178,7 +178,7 @@ def command(
         if as_json:
             print_json(summary(trace))
         else:
-            print_lines(outcome(trace))
+            print_lines(outcome(trace, None if states is None else _states_beside(out)))
         return 1 if _difference(trace) else 0
 
 
@@ -256,8 +256,18 @@ def model_folder(given: str) -> Path:
     return folder
 
 
-def outcome(trace: Trace) -> list[str]:
-    """What a recording says at its end."""
+def _states_beside(out: Path) -> Path:
+    """Where the recorder of EAGLE-3 writes raw states."""
+    return out.with_name(f"{out.name}.states.safetensors")
+
+
+def outcome(trace: Trace, states: Path | None = None) -> list[str]:
+    """What a recording says at its end.
+
+    Args:
+        trace: what was recorded.
+        states: file of raw states beside it, where they were asked for.
+    """
     found = summary(trace)
     metrics, times, name = found["metrics"], found["times"], shown(trace.paths[-1])
     lines = [
@@ -268,6 +278,8 @@ def outcome(trace: Trace) -> list[str]:
     if times["speedup"] is not None:
         lines.append(f"{number(times['speedup'])} times as fast as without speculation")
     lines += _comparison(trace)
+    if states is not None and states.exists():
+        lines.append(f"raw states: {shown(states)}, as private as the text itself")
     lines += [f"problem: {visible(problem)}" for problem in trace.problems]
     return [*lines, f"next: spectrace view {name}"]
 
