@@ -172,13 +172,12 @@ def _probed(
                     _judge(rows_read, table_of(draft, variant), text, reading.picks, tally)
                     _replay(rows_read, table_of(draft, variant), text, tally.replay, temperature)
         replay = tally.replay
-        apart = replay.apart / replay.same if replay.same else None
         rows.append(
             {
                 "name": variant.name,
                 "right": tally.shares(),
                 "same": [replay.same, replay.proposed],
-                "apart": apart,
+                "apart": replay.mean_apart,
             }
         )
         on_progress(done, len(tried))

@@ -174,7 +174,7 @@ def command(
     if engine == EAGLE3:
         options |= {"tree": shape, "reference": reference, "states": states or 0}
         if states is not None:
-            check_out(out.with_name(f"{out.name}.states.safetensors"), overwrite=overwrite)
+            check_out(_states_beside(out), overwrite=overwrite)
     elif shape is not None or reference or states is not None:
         words = "--tree, --reference and --states need an EAGLE-3 draft"
         raise UsageError(f"{words}: --draft DIR or --engine eagle3")
@@ -183,7 +183,7 @@ def command(
         if as_json:
             print_json(summary(trace))
         else:
-            print_lines(outcome(trace))
+            print_lines(outcome(trace, None if states is None else _states_beside(out)))
         return 1 if difference(trace) else 0
 
 
@@ -235,6 +235,11 @@ def load_recorder(engine: str) -> Generate:
     except ImportError as error:
         raise EngineNotInstalled(engine, extra_of(engine)) from error
     return generate
+
+
+def _states_beside(out: Path) -> Path:
+    """Where the recorder of EAGLE-3 writes raw states."""
+    return out.with_name(f"{out.name}.states.safetensors")
 
 
 def _tree(given: str) -> tuple[int, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spectrace.cli.output import number, shown
@@ -21,8 +22,13 @@ _NEXT = {
 """Control -> what to do behind it."""
 
 
-def outcome(trace: Trace) -> list[str]:
-    """What a recording says at its end."""
+def outcome(trace: Trace, states: Path | None = None) -> list[str]:
+    """What a recording says at its end.
+
+    Args:
+        trace: what was recorded.
+        states: file of raw states beside it, where they were asked for.
+    """
     found = summary(trace)
     metrics, times, name = found["metrics"], found["times"], shown(trace.paths[-1])
     lines = [
@@ -33,6 +39,8 @@ def outcome(trace: Trace) -> list[str]:
     if times["speedup"] is not None:
         lines.append(f"{number(times['speedup'])} times as fast as without speculation")
     lines += _comparison(trace)
+    if states is not None and states.exists():
+        lines.append(f"raw states: {shown(states)}, as private as the text itself")
     lines += [f"problem: {visible(problem)}" for problem in trace.problems]
     if trace.run.control in _NEXT:
         what_next = _NEXT[trace.run.control].format(name=name)

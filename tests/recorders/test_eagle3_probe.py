@@ -13,6 +13,7 @@ import pytest
 import spectrace
 import spectrace_demo
 from spectrace.cli import main
+from spectrace.format.jsonl import export_lines, import_lines
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -179,8 +180,8 @@ def test_the_table_says_what_it_was_compared_with(run: Probe) -> None:
 
 
 SAMPLES: dict[str, str] = {
-    "eagle3": "as this decoder runs it",
-    "eagle3-tree": "as this decoder runs it",
+    "eagle3": "the recorded run did what this decoder does",
+    "eagle3-tree": "the recorded run did what this decoder does",
     "eagle3-map-as-direct": "d2t read as target ids",
     "eagle3-taps-shifted": "taps one layer up",
     "eagle3-taps-normed": "taps after the final norm",
@@ -262,6 +263,33 @@ def test_nothing_drifts_up_to_the_models_limit(run: Probe, tmp_path: Path, plan:
     assert first["apart"] < 1e-4
     with spectrace.open(path) as trace:
         assert {step.position - step.draft_kv_length for step in trace if step.draft_kv_length} == {1}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"parents": [0, 0, 0]}, "more cannot be replayed"),
+        ({"position": 10**9}, "more cannot be replayed"),
+        ({"draft_logprobs": [None] * 3}, "proposed tokens\n"),
+        ({"proposal_ids": [10**9] * 3}, "so it is of another target"),
+        ({"emitted_ids": [-4]}, "so it is of another target"),
+    ],
+)
+def test_traces_of_strangers_end_in_a_sentence(
+    run: Probe, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    """Whatever a step says: a table, or one line that says why there is none."""
+    recorded = _record(tmp_path / "run.spectrace", (0,))
+    with spectrace.open(recorded) as trace:
+        lines = [json.loads(line) for line in export_lines(trace)]
+    for line in lines:
+        if line["record"] == "step" and len(line["proposal_ids"]) == 3:
+            line.update(change)
+    path = tmp_path / "changed.spectrace"
+    import_lines((json.dumps(line) for line in lines), path)
+    code, out, err = run(path)
+    assert words in (out + err if code else " ".join(out.split()) + "\n")
+    assert code == (1 if "target" in words else 0)
 
 
 def test_states_of_another_recording_are_refused(run: Probe, tmp_path: Path) -> None:
