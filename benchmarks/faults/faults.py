@@ -142,10 +142,10 @@ _WEIGHTS = (
         weights.blank_layer,
     ),
     _statistical(
-        "weights-int4",
-        "the draft's matrices are rounded to 4 bits with one scale each; beside a run in full precision",
+        "weights-int3",
+        "the draft's matrices are rounded to 3 bits with one scale each; beside a run in full precision",
         "weights/precision",
-        weights.four_bits,
+        weights.three_bits,
         control=_healthy,
     ),
 )
