@@ -126,7 +126,9 @@ def _print_screen(trace: Trace, at: int | None, first: bool, screen: str, agains
 
     loader = Loader(trace, against)
     width = shutil.get_terminal_size((100, 24)).columns
-    print_lines(plain_lines(loader, screen, starting_row(loader, at=at, first=first), width))
+    row = starting_row(loader, at=at, first=first)
+    is_ascii = "utf" not in (sys.stdout.encoding or "").lower()
+    print_lines(plain_lines(loader, screen, row, width, is_ascii=is_ascii))
 
 
 def _save_picture(

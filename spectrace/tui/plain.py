@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from spectrace.errors import UsageError
+from spectrace.tui.ascii import to_ascii
 from spectrace.tui.keys import every_key
 from spectrace.tui.loader import Loader
 from spectrace.tui.spans import Line, text_of
@@ -15,9 +17,10 @@ from spectrace.tui.summary import empty_lines, header_line, help_lines
 _BEFORE, _AFTER = 5, 15
 """Steps of the list around the cursor; every other screen is printed whole."""
 _DETAIL = 200
+_RULE = re.compile("─{2,} ?")
 
 
-def plain_lines(loader: Loader, name: str, row: int, width: int) -> Iterator[str]:
+def plain_lines(loader: Loader, name: str, row: int, width: int, *, is_ascii: bool = False) -> Iterator[str]:
     """The lines of a screen.
 
     Args:
@@ -25,15 +28,15 @@ def plain_lines(loader: Loader, name: str, row: int, width: int) -> Iterator[str
         name: id of the screen, "" or "steps" = the list of steps.
         row: the step under the cursor.
         width: cells.
+        is_ascii: draw branches and bars with ASCII characters.
 
     Raises:
         UsageError: there is no such screen.
     """
+    lines = _lines(loader, name, row, width)
     # A rule of dashes says nothing to the ear.
-    return (
-        text_of(line).replace("── ", "").replace("─", "").rstrip()
-        for line in _lines(loader, name, row, width)
-    )
+    ruled = ([span._replace(text=_RULE.sub("", span.text)) for span in line] for line in lines)
+    return (text_of(to_ascii(line) if is_ascii else line).rstrip() for line in ruled)
 
 
 def screen_names() -> list[str]:

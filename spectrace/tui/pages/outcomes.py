@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from spectrace.analysis.diagnosis import Cleared, Finding, NotChecked
 from spectrace.analysis.diagnosis.verdict import Outcome
 from spectrace.format.text import visible
+from spectrace.tui.pages.evidence import evidence_lines
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import line, paragraph
 from spectrace.tui.spans import Role, Span, left
@@ -16,12 +17,14 @@ FIRST_STEPS = 1_000_000
 _ROLES: dict[str, Role] = {"certain": "rejected", "strong": "warning", "hint": "strong"}
 
 
-def finding_lines(finding: Finding, width: int) -> Iterator[PageLine]:
-    """Strength and id, what it is, what to do, where to look."""
+def finding_lines(finding: Finding, width: int, *, with_evidence: bool = False) -> Iterator[PageLine]:
+    """Strength and id, what it is, its numbers, what to do, where to look."""
     row = finding.steps[0] if finding.steps else None
     label = Span(left(finding.strength.value, 8) + " ", _ROLES[finding.strength.value])
     yield line(label, Span(visible(finding.id, limit=60), "strong"), row=row)
     yield from paragraph(visible(finding.summary, limit=400), width, indent=9, row=row)
+    if with_evidence:
+        yield from evidence_lines(finding.evidence, width, indent=9, row=row)
     yield from paragraph(
         visible(finding.advice, limit=400), width, first=Span("next: ", "dim"), indent=9, row=row
     )
@@ -54,7 +57,7 @@ def outcome_lines(outcomes: Sequence[Outcome], width: int) -> Iterator[PageLine]
     """The answers of a few rules, findings first."""
     for outcome in outcomes:
         if isinstance(outcome, Finding):
-            yield from finding_lines(outcome, width)
+            yield from finding_lines(outcome, width, with_evidence=True)
     yield from cleared_lines((item for item in outcomes if isinstance(item, Cleared)), width)
     yield from not_checked_lines((item for item in outcomes if isinstance(item, NotChecked)), width)
 

@@ -91,8 +91,9 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
 
 def _findings(facts: Overview, width: int) -> Iterator[PageLine]:
     found = facts.diagnosis
-    for finding in found.findings:
-        yield from finding_lines(finding, width)
+    for at, finding in enumerate(found.findings):
+        is_telling = at == 0 and finding.id != "workload/too-small"
+        yield from finding_lines(finding, width, with_evidence=is_telling)
     if not found.findings:
         words = "Nothing found. That is no proof of health: see below what could not be checked."
         yield from paragraph(words, width)
@@ -125,7 +126,7 @@ def _metrics(counts: Counts, width: int) -> Iterator[PageLine]:
             Span(f"  {metric.formula}{bonus}", "dim"),
         )
     yield from paragraph(
-        "per position: accepted of all proposals, of those that proposed here, given all before",
+        "per position: share of all proposals, accepted of proposed, c given all before",
         width,
         role="dim",
     )

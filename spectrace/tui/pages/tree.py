@@ -129,7 +129,7 @@ def _drawing(facts: TreeFacts, step: Step, nodes: Sequence[NodeState], width: in
         spans = [
             Span(branch, "dim"),
             Span(GLYPHS[state.status], TOKEN_ROLES[state.status]),
-            Span(f"{state.index} ", "dim"),
+            Span(f" {state.index} ", "dim"),
             Span(raw, "dim"),
             Span(quoted(state.token_id, facts.names), _role(state, wanted)),
             Span(" <wanted, in tree" if state.index in wanted else "", "wanted"),
@@ -178,8 +178,8 @@ def _walk(nodes: Sequence[NodeState], *, is_chain: bool) -> Iterator[tuple[NodeS
     waiting = [(state, "", at == 0) for at, state in enumerate(reversed(children.get(-1, [])))]
     for _ in range(min(MOST_NODES, len(nodes))):
         state, stem, is_last = waiting.pop()
-        yield state, stem + ("└─" if is_last else "├─")
-        stem += "  " if is_last else "│ "
+        yield state, stem + ("└─ " if is_last else "├─ ")
+        stem += "   " if is_last else "│  "
         waiting += [
             (child, stem, at == 0) for at, child in enumerate(reversed(children.get(state.index, [])))
         ]

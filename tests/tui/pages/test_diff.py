@@ -16,8 +16,7 @@ from spectrace import TraceWriter
 from spectrace.analysis import comparison
 from spectrace.testing import write_trace
 from spectrace.tui.loader import Loader
-from spectrace.tui.pages import PageLine
-from spectrace.tui.pages.diff import gather, lines
+from spectrace.tui.pages import PageLine, diff
 from spectrace.tui.spans import text_of
 from tests import strategies
 from tests.tui.pages.showing import check_lines, flat
@@ -26,7 +25,7 @@ from tests.tui.traces import make_trace
 
 def _lines(a: Path, b: Path, row: int = 0, width: int = 80) -> list[PageLine]:
     with spectrace.open(a) as trace:
-        return lines(gather(Loader(trace, against=[b]), row), width)
+        return diff.lines(diff.gather(Loader(trace, against=[b]), row), width)
 
 
 def _flat(a: Path, b: Path, row: int = 0, width: int = 80) -> str:
@@ -101,7 +100,7 @@ def test_both_are_read_once(sample_traces: Path, monkeypatch: pytest.MonkeyPatch
     with spectrace.open(sample_traces / "eagle3.spectrace") as trace:
         loader = Loader(trace, against=[sample_traces / "eagle3-taps-shifted.spectrace"])
         for row in range(4):
-            gather(loader.stoppable(Event()), row)
+            diff.gather(loader.stoppable(Event()), row)
     assert len(calls) == 1
 
 

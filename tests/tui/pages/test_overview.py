@@ -18,27 +18,35 @@ from tests.tui.pages.showing import flat, lines_of, shown
 from tests.tui.traces import made_step
 
 FAULTS = {
-    "eagle3-map-as-direct": "certain  vocab-map/offset-read-as-direct",
-    "eagle3-taps-shifted": "certain  tap-layer/shifted",
-    "eagle3-taps-normed": "certain  tap-form/norm",
-    "eagle3-no-midlayer": "certain  weights/not-loaded",
-    "eagle3-feedback-normed": "certain  tap-form/feedback-norm",
-    "eagle3-draft-kv-kept": "certain  kv-state/not-trimmed",
-    "eagle3-positions-shifted": "certain  positions/shifted",
-    "eagle3-random-head": "certain  draft-head/not-loaded",
+    "eagle3-map-as-direct": "vocab-map/offset-read-as-direct",
+    "eagle3-taps-shifted": "tap-layer/shifted",
+    "eagle3-taps-normed": "tap-form/norm",
+    "eagle3-no-midlayer": "weights/not-loaded",
+    "eagle3-feedback-normed": "tap-form/feedback-norm",
+    "eagle3-draft-kv-kept": "kv-state/not-trimmed",
+    "eagle3-positions-shifted": "positions/shifted",
+    "eagle3-random-head": "draft-head/not-loaded",
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_cause_stands_at_the_top(name: str, sample_traces: Path) -> None:
     """The fault that was put into a sample is the first finding, with its strength as a word."""
-    assert shown("overview", sample_traces / f"{name}.spectrace").splitlines()[1].strip() == FAULTS[name]
+    strength, id_ = shown("overview", sample_traces / f"{name}.spectrace").splitlines()[1].split()
+    assert id_ == FAULTS[name]
+    assert strength in ("certain", "strong", "hint")
 
 
 def test_enter_on_a_finding_leads_to_its_first_witness(sample_traces: Path) -> None:
     """Every line of a finding carries the step that shows it first."""
     lines = lines_of("overview", sample_traces / "eagle3-map-as-direct.spectrace")
     assert [line.row for line in lines[1:6]] == [1] * 5
+
+
+def test_the_first_finding_has_its_numbers(sample_traces: Path) -> None:
+    """Evidence stands below the cause, shares with their interval and n."""
+    text = flat("overview", sample_traces / "eagle3-map-as-direct.spectrace")
+    assert "ids mapped directly: 1.000 (0.987-1.000), 291 of 291" in text
 
 
 def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import spectrace
 from spectrace.testing import write_trace
-from spectrace.tui.pages.ascii import to_ascii
+from spectrace.tui.ascii import to_ascii
+from spectrace.tui.loader import Loader
+from spectrace.tui.plain import plain_lines
 from spectrace.tui.spans import text_of, width_of
 from tests.tui.pages.showing import flat, lines_of, shown
 
@@ -35,11 +38,11 @@ def test_children_are_drawn_below_their_parents(tmp_path: Path) -> None:
     drawn = [line[:40].rstrip() for line in shown("tree", path).splitlines()]
     at = next(i for i, line in enumerate(drawn) if line.startswith("├─"))
     assert drawn[at : at + 5] == [
-        "├─=0 5→10 <wanted, in tree",
-        "│ ├─-2 7→14",
-        "│ └─=3 8→16 <wanted, in tree",
-        "└─-1 6→12",
-        "  └─·4 9→18",
+        "├─ = 0 5→10 <wanted, in tree",
+        "│  ├─ - 2 7→14",
+        "│  └─ = 3 8→16 <wanted, in tree",
+        "└─ - 1 6→12",
+        "   └─ · 4 9→18",
     ]
 
 
@@ -85,3 +88,13 @@ def test_plain_characters_keep_every_column(sample_traces: Path) -> None:
         plain = to_ascii(line.spans)
         assert width_of(plain) == width_of(line.spans)
         assert text_of(plain).isascii()
+
+
+def test_a_plain_screen_keeps_the_branches(sample_traces: Path) -> None:
+    """Printed lines have their branches, and ASCII ones where the output takes no other."""
+    with spectrace.open(sample_traces / "eagle3-tree.spectrace") as trace:
+        drawn = list(plain_lines(Loader(trace), "tree", 3, 80))
+        plain = list(plain_lines(Loader(trace), "tree", 3, 80, is_ascii=True))
+    assert any(line.startswith("├─ = 0 183→534") for line in drawn)
+    assert any(line.startswith("|- = 0 183>534") for line in plain)
+    assert all(line.isascii() for line in plain)
