@@ -22,7 +22,7 @@ from torch import Tensor
 from spectrace.errors import UnsupportedEngine
 from spectrace.format.writer import TraceWriter
 from spectrace_transformers.facts import ids_digest
-from spectrace_transformers.reduction import Array, Pack
+from spectrace_transformers.reduction import Array, Pack, Workspace
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.captures import Finished, Proposed, Started, Taps, Verified
 from spectrace_vllm.clock import Moment, now
@@ -133,12 +133,14 @@ class Recording:
                 is_simulated=header["verification"].get("rule") == "synthetic",
             )
         )
+        self.workspace = Workspace()
+        """Memory for rows of logits, kept from step to step."""
         self._fingerprints = Fingerprints(self._device)
         if engine.boundaries is not None:
             self._fingerprints.prepare(header["target"]["hidden_size"])
         self._watch: DraftWatch | None = None
         if engine.draft is not None:
-            self._watch = DraftWatch(engine.draft, self.guard, is_full=self.is_full)
+            self._watch = DraftWatch(engine.draft, self.guard, self.workspace, is_full=self.is_full)
             self._undo.append(self._watch.remove)
         self._has_told_graph = False
         atexit.register(self.close)
@@ -367,11 +369,14 @@ class Recording:
         if not states or not self.is_full:
             return None
         roots = num_scheduled - counts  # [B] the last committed token within the request's tokens
-        kept = [_kept_rows(root) for root in roots.tolist()]
-        at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
+        at, lengths = starts, np.ones_like(roots)
+        if roots.any():
+            kept = [_kept_rows(root) for root in roots.tolist()]
+            at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
+            lengths = np.array([len(rows) for rows in kept])
         self._fingerprints.add(pack, states, positions, on_device(at, self._device))
         return Taps(
-            counts=np.array([len(rows) for rows in kept]),
+            counts=lengths,
             shape=(int(states[0].shape[0]), int(states[0].shape[1])),
             dtype=str(states[0].dtype).removeprefix("torch."),
         )

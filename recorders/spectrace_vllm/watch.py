@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectrace_transformers.reduction import Pack
+from spectrace_transformers.reduction import Pack, Workspace
 from spectrace_vllm.reduction import add_draft, rms
 
 Guard = Callable[..., Any]
@@ -24,11 +24,13 @@ class DraftWatch:
     Args:
         model: the draft as vLLM loaded it.
         guard: runs an action of ours; whatever it raises ends the recording of this part only.
+        workspace: memory for its logits.
         is_full: not only the raw ids.
     """
 
-    def __init__(self, model: Any, guard: Guard, *, is_full: bool) -> None:
+    def __init__(self, model: Any, guard: Guard, workspace: Workspace, *, is_full: bool) -> None:
         self._guard = guard
+        self._workspace = workspace
         self._is_full = is_full
         self._batch = 0
         self._first: Callable[[], Tensor | None] | None = None
@@ -78,6 +80,7 @@ class DraftWatch:
         if logits and len(logits) == len(self._logits):
             add_draft(
                 pack,
+                self._workspace,
                 logits,
                 proposal[:, : len(logits)],
                 raw_of,

@@ -45,7 +45,7 @@ def main(models: Path, out: Path, names: list[str]) -> None:
     registry._run_in_subprocess = lambda function: function()
     # Once per process is enough; the second scan of all modules trips over numba's.
     CpuPlatform.register_triton_kernel_overrides = classmethod(
-        cache(CpuPlatform.register_triton_kernel_overrides.__func__)
+        cache(CpuPlatform.register_triton_kernel_overrides.__func__)  # type: ignore[arg-type]
     )
     for name in names:
         started = time.monotonic()

@@ -27,6 +27,7 @@ _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips loudly where there is no vLLM."""
     if find_spec("vllm") is None and _HERE in item.path.parents:
