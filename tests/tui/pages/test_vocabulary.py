@@ -32,7 +32,7 @@ def test_a_map_read_directly_is_convicted(sample_traces: Path) -> None:
     text = flat("vocabulary", sample_traces / "eagle3-map-as-direct.spectrace")
     assert "certain vocab-map/offset-read-as-direct" in text
     assert re.search(r"recorded ids follow it 0 of (\d+) \1 of \1", text)
-    assert "alpha1 would have been 88.2 % 0.0 %" in text
+    assert re.search(r"alpha1 would have been 8\d\.\d % 0\.0 %", text)
 
 
 def test_missed_tokens_lead_to_their_first_step(tmp_path: Path) -> None:
