@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -49,6 +50,8 @@ def run(
     loader = Loader(trace, against)
     row = starting_row(loader, at=at, first=first, follow=follow)
     terminal = terminal_of(os.environ)
+    # What is printed beside the viewer is printed over it.
+    warnings.simplefilter("ignore")
     with first_screen(loader, row, os.environ) as painted:
         if screen:
             check_screen(screen)

@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from spectrace.analysis.rejection import node_states
+from spectrace.testing import make_step
 from spectrace.tui.keys import KEYS, every_key
 from spectrace.tui.screens.page import PageScreen
 from spectrace.tui.screens.steps import StepsScreen
+from spectrace.tui.spans import text_of, width_of
+from spectrace.tui.step_detail import detail_lines
+from spectrace.tui.step_row import columns_for, step_line
 from spectrace.tui.terminal import Terminal, terminal_of
 from tests.tui.driving import viewing
 from tests.tui.traces import make_trace
@@ -286,3 +291,30 @@ def test_the_environment_decides_how_the_terminal_is_treated(
     """Frugal over SSH and in tmux, own colours where nothing better is known, no mouse over SSH."""
     is_frugal, is_ansi, has_mouse = expected
     assert terminal_of(environ) == Terminal(is_frugal=is_frugal, is_ansi=is_ansi, has_mouse=has_mouse)
+
+
+def test_a_line_lays_out_only_the_tokens_that_fit() -> None:
+    """A made-up step of seventy thousand tokens costs what is shown of it, in the list and in the pane."""
+    asked: list[int | None] = []
+
+    class Names:
+        """Counts what is asked for."""
+
+        def token(self, token_id: int | None, *, draft: bool = False) -> str | None:
+            asked.append(token_id)
+            return "word"
+
+    size = 70_000
+    columns = columns_for(80, 10, 7)
+    for accepted in (0, size // 2, size):
+        step = make_step(
+            proposal_ids=list(range(size)), num_accepted=accepted, emitted_ids=[*range(accepted), 5]
+        )
+        states = node_states(step)
+        line = step_line(3, step, states, Names(), columns)
+        assert width_of(line) <= 80
+        refused = "xword→word" if accepted < size else "=word"
+        assert refused in text_of(line)
+        lines = detail_lines(3, step, states, Names(), position=min(accepted, size - 1), width=80, height=10)
+        assert len(lines) <= 10
+    assert len(asked) < 500

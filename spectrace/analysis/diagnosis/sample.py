@@ -16,6 +16,7 @@ MIN_STEPS = 200
 """Fewer proposals allow no statistical verdict."""
 MIN_PROMPTS = 5
 """Fewer different prompts allow none that compares texts: one prompt differs from the next by half."""
+_LARGEST = 2.0**62
 
 
 class PerRequest:
@@ -40,7 +41,8 @@ class PerRequest:
         requests, index = block.request_groups
         sums = np.bincount(index, weights=values, minlength=len(requests))
         total = self.upto(int(requests[-1]) + 1)
-        total[requests] += sums.astype(total.dtype)
+        # A made-up length may be any 64-bit number; a sum of those is none.
+        total[requests] += np.clip(sums, -_LARGEST, _LARGEST).astype(total.dtype)
 
     @property
     def values(self) -> Array:

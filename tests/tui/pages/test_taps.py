@@ -22,7 +22,7 @@ def test_a_norm_is_seen_in_the_length(sample_traces: Path) -> None:
     text = flat("taps", sample_traces / "eagle3-taps-normed.spectrace")
     assert "tap-form/norm" in text
     assert re.search(r"B\(5\) B\(5\) B\(5\) (0\.999|1\.000) \1 1\.\d+ 1\d\.\d+ 0\.[01]\d", text)
-    assert "its length is 0.09 times the reference's" in text
+    assert re.search(r"its length is 0\.[01]\d times the reference", text)
 
 
 def test_healthy_taps_have_no_remark(sample_traces: Path) -> None:
