@@ -110,7 +110,8 @@ class Recording:
         self._undo: list[Callable[[], None]] = []
         self._broken: set[str] = set()
         self._num_requests = 0
-        self._recorded: set[str] = set()
+        self._requests: dict[str, bool] = {}
+        """Requests in the engine, and whether each is recorded."""
         self._rules: set[str] = set()
         self._device = engine.device
         self._vocabulary = _vocabulary(engine)
@@ -189,23 +190,22 @@ class Recording:
             scheduled: vLLM's SchedulerOutput.
         """
         self.engine_step += 1
-        finished = [name for name in scheduled.finished_req_ids if name in self._recorded]
+        finished = [name for name in scheduled.finished_req_ids if self._requests.pop(name, False)]
         if finished:
-            self._recorded.difference_update(finished)
             self._joiner.put(Finished(finished))
         for new in scheduled.scheduled_new_reqs:
-            self._admit(new)
-        self.is_active = any(name in self._recorded for name in scheduled.num_scheduled_tokens)
+            if new.req_id not in self._requests:  # V2 is told anew of a request that was preempted
+                self._admit(new)
+        self.is_active = any(self._requests.get(name) for name in scheduled.num_scheduled_tokens)
 
     def _admit(self, new: Any) -> None:
         """A request is scheduled for the first time."""
-        sampling, prompt = new.sampling_params, new.prompt_token_ids
-        number = self._num_requests
+        sampling, prompt, name = new.sampling_params, new.prompt_token_ids, new.req_id
+        is_taken = sampling is not None and self._settings.takes(self._num_requests, name)
         self._num_requests += 1
-        if sampling is None or not self._settings.takes(number, new.req_id):
+        self._requests[name] = is_taken
+        if not is_taken:
             return
-        name = new.req_id
-        self._recorded.add(name)
         is_greedy = sampling.temperature < _GREEDY
         self._joiner.put(
             Started(

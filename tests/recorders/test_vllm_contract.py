@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -157,6 +158,28 @@ def test_the_end_of_text_ends_it(runner: Any, tmp_path: Path) -> None:
 def test_requests_are_sampled(runner: Any, tmp_path: Path) -> None:
     """Every second request: the other one leaves nothing in the trace."""
     assert set(by_request(record(runner, tmp_path, every=2))) == {"a-00000000"}
+
+
+def test_a_preempted_request_goes_on(runner: Any, tmp_path: Path) -> None:
+    """A request that the scheduler names again as new keeps its numbers, and its limit."""
+    scheduled = runner.world.scheduled
+
+    def again() -> Any:
+        first = scheduled()
+        if runner.world.num_steps == 3:
+            first.scheduled_new_reqs = [
+                SimpleNamespace(
+                    req_id="a-00000000",
+                    prompt_token_ids=[1, 2, 3, 11],
+                    sampling_params=fakes.sampling(),
+                    num_computed_tokens=0,
+                )
+            ]
+        return first
+
+    runner.world.scheduled = again
+    steps = by_request(record(runner, tmp_path))["a-00000000"]
+    assert [step.step for step in steps] == list(range(6))
 
 
 def test_ids_alone(runner: Any, tmp_path: Path) -> None:
