@@ -7,6 +7,7 @@ was committed: rows of rejected tokens in its cache, or tree nodes that saw each
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +22,7 @@ _SAME = 0.03
 """Relative distance of fingerprints that rounding leaves, in bfloat16 too."""
 _APART = 0.05
 """Median distance behind the prompt that a cache of 8 bits does not reach."""
-_OTHER = 0.6
+_OTHER = 0.45
 """Median distance from which the rows are other states altogether: see tap-form."""
 _MIN_ROWS = 6
 
@@ -33,18 +34,48 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         inside: list[float] = []
         behind: list[float] = []
         steps: list[int] = []
+        nearest: list[int] = []
         for key, rows in sorted(taps.items()):
-            table = prints.get(declared_boundary(facts.run, key, tally.by_index) or -1, {})
-            distance, known = _distances(rows, table)
+            declared = declared_boundary(facts.run, key, tally.by_index)
+            distance, known = _distances(rows, prints.get(-1 if declared is None else declared, {}))
             prefill = np.array(rows.is_prefill, bool)
             inside += distance[known & prefill].tolist()
             behind += distance[known & ~prefill].tolist()
             steps += [rows.steps[i] for i in np.flatnonzero(known & ~prefill & (distance > _APART)).tolist()]
-        # A reference does not say whose prompt it read: the one whose rows it has.
+            nearest += _same_as(rows, known & ~prefill, prints)
+        # A reference need not say whose prompt it read: the one whose rows it has.
         if len(inside) < 2 or max(inside) > _SAME or len(behind) < _MIN_ROWS:
             continue
-        yield _verdict(facts, float(np.median(behind)), max(inside), len(behind), sorted(set(steps))[:5])
+        evidence = {
+            "distance_behind_prompt": float(np.median(behind)),
+            "largest_within_prompt": max(inside),
+            "rows_behind_prompt": len(behind),
+        }
+        if np.median(behind) > _APART and len(nearest) == len(taps):
+            yield _other_boundary({**evidence, "best_match_behind_prompt": nearest}, sorted(set(steps))[:5])
+        else:
+            yield _verdict(facts, evidence, sorted(set(steps))[:5])
         return
+
+
+def _same_as(rows: TapRows, chosen: Array, prints: Mapping[int, Mapping[int, Array]]) -> list[int]:
+    """The boundary that some rows of a tap are those of, if there is one."""
+    for boundary, table in sorted(prints.items()):
+        distance, known = _distances(rows, table)
+        if (known & chosen).any() and float(np.median(distance[known & chosen])) <= _SAME:
+            return [boundary]
+    return []
+
+
+def _other_boundary(evidence: dict[str, Any], steps: list[int]) -> Finding:
+    return Finding(
+        id="tap-form/prefill-decode",
+        strength=Strength.STRONG,
+        summary="The draft gets the right states for the prompt and those of other layers after it.",
+        advice="Look at the handover from prefill to decode: which rows, which buffer, which layer's output.",
+        evidence=evidence,
+        steps=steps,
+    )
 
 
 def _distances(rows: TapRows, table: Mapping[int, Array]) -> tuple[Array, Array]:
@@ -57,10 +88,10 @@ def _distances(rows: TapRows, table: Mapping[int, Array]) -> tuple[Array, Array]
     return distance, known
 
 
-def _verdict(facts: Facts, behind: float, inside: float, rows: int, steps: list[int]) -> Outcome:
+def _verdict(facts: Facts, evidence: dict[str, Any], steps: list[int]) -> Outcome:
+    behind = evidence["distance_behind_prompt"]
     speculation = facts.run.speculation
     is_tree = speculation is not None and speculation.tree is not None
-    evidence = {"distance_behind_prompt": behind, "largest_within_prompt": inside, "rows_behind_prompt": rows}
     id_ = "tree/mask" if is_tree else "kv-state/target-states"
     if not _APART < behind < _OTHER:
         return Cleared(
