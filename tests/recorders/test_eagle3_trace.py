@@ -224,7 +224,10 @@ def test_taps_are_the_states_of_a_plain_forward(recorded: Recorded) -> None:
                 np.testing.assert_allclose(tap.projections, project(row)[0], **TOLERANCE)
             if step.step:
                 positions = {tap.position for tap in step.taps}
-                assert len(positions) == (step.num_accepted_reported or 0) + 1
+                # Where the end cut a step short, the target has read more than was committed.
+                is_cut = "truncated" in (step.flags or ())
+                assert len(positions) > step.num_accepted
+                assert is_cut or len(positions) == step.num_accepted + 1
                 assert min(positions) == step.position - 1
 
 
