@@ -99,7 +99,8 @@ def _leaf_column(field: Field, leaf: Leaf, found: Sequence[Any]) -> Column | Non
     known = np.fromiter((slot is not None for slot in slots), bool, len(slots))
     if is_optional_key and leaf.depth == 0 and not known.any():
         return None
-    if field.required and not known.all():
+    # An id may be unknown (a packed trace has none); that a step has so many of them is not.
+    if field.required and not leaf.depth and not known.all():
         raise FieldFault(leaf.path, _expected(field, leaf))
     values = slots if known.all() else [slot for slot in slots if slot is not None]
     array, words = _flat_array(field, leaf, values)
