@@ -67,7 +67,14 @@ def _from_zip(path: Path, fd: int) -> int:
                 member = _the_trace(path, archive.infolist(), size)
                 with archive.open(member) as source:
                     return _copied(path, _blocks(source), member.file_size, member.compress_size)
-        except (zipfile.BadZipFile, zlib.error, NotImplementedError, EOFError, ValueError, RuntimeError) as error:
+        except (
+            zipfile.BadZipFile,
+            zlib.error,
+            NotImplementedError,
+            EOFError,
+            ValueError,
+            RuntimeError,
+        ) as error:
             raise TraceError(path, f"a damaged zip file: {visible(str(error), limit=100)}") from None
         except struct.error:
             raise TraceError(path, "a damaged zip file") from None
@@ -120,7 +127,9 @@ def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
     if member.flag_bits & 0x41:
         raise TraceError(path, f"a zip file whose member {shown} is encrypted is not opened")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise TraceError(path, f"a zip file whose member {shown} is neither stored nor deflated is not opened")
+        raise TraceError(
+            path, f"a zip file whose member {shown} is neither stored nor deflated is not opened"
+        )
 
 
 def _check_size(path: Path, size: int, packed: int) -> None:

@@ -89,6 +89,8 @@ def _hollow(column: Column) -> Column:
 def _known_words(column: Column, known: Mapping[str, frozenset[str]]) -> Column:
     """Text with every word that is on no list as *other*; words that no value uses are gone."""
     allowed = known[column.leaf.path]
+    if allowed.issuperset(column.words):
+        return column
     shown = [word if word in allowed else OTHER for word in column.words]
     words = sorted({shown[code] for code in np.unique(column.values).tolist()})
     codes = np.array([words.index(word) if word in words else 0 for word in shown] or [0], np.int64)

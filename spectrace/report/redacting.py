@@ -28,7 +28,7 @@ from spectrace.format.reader import Trace
 from spectrace.format.records import SCHEMA
 from spectrace.format.tracefile import TraceFile
 from spectrace.report.columns import ColumnRedactor
-from spectrace.report.redaction import is_as_it_was, reduced_run
+from spectrace.report.redaction import changed_fields, is_as_it_was, reduced_run
 from spectrace.report.reduction import GAP_REASONS, OTHER, STEP_WORDS
 from spectrace.report.verdicts import carried
 
@@ -119,6 +119,7 @@ class _Job:
             kept = np.flatnonzero(self.keep)
             numbers = dict(zip(kept.tolist(), range(len(kept))))
         run = reduced_run({"schema": SCHEMA, **self.trace.run_mapping}, self.include)
+        self._changed = changed_fields(self.trace.run_mapping, run)
         if "text" not in self.include:
             run = deep_merge(run, {"capture": {"text": False}})
         run["packed"] = {
@@ -158,7 +159,7 @@ class _Job:
             source_sha256=self.digest,
             source_steps=len(self.trace),
             steps=self._written,
-            removed=self.columns.removed,
+            removed={**dict.fromkeys(self._changed, 1), **self.columns.removed},
             requests=self._names,
         )
 

@@ -100,17 +100,15 @@ RUN: tuple[Rule, ...] = (
         to.settings(to.ROPE), "known settings with numbers", "paths", "draft.rope", "draft.rope_declared"
     ),
     *_header(
-        to.parameter_names, "known parts of names, * for others", "paths",
+        to.parameter_names,
+        "known parts of names, * for others",
+        "paths",
         *(f"draft.parameters.{name}" for name in ("missing", "unexpected", "unused")),
     ),
-    *_header(
-        to.fingerprints, "shape, RMS, digest; names as above", "paths", "draft.fingerprints"
-    ),
+    *_header(to.fingerprints, "shape, RMS, digest; names as above", "paths", "draft.fingerprints"),
     Rule("vocab_map.d2t", "dropped", "ids: which tokens the draft was trained for; verdicts stay", "text"),
     Rule("vocab_map.t2d", "dropped", "ids: which tokens the draft was trained for; verdicts stay", "text"),
-    *_header(
-        to.word(to.MAP_WORDS), "known words", "paths", "vocab_map.source", "vocab_map.applied"
-    ),
+    *_header(to.word(to.MAP_WORDS), "known words", "paths", "vocab_map.source", "vocab_map.applied"),
     *_header(to.digest, "well-formed digests", "paths", "vocab_map.digest", "vocab_map.digest_expected"),
     *_header(to.integers, "", "", "taps.declared", "taps.boundaries", "taps.order"),
     *_header(to.word(to.TAP_WORDS), "known words", "paths", "taps.numbering", "taps.origin"),
@@ -161,13 +159,21 @@ def reduced_run(run: Mapping[str, Any], include: frozenset[str]) -> dict[str, An
     """
     left: dict[str, Any] = {"schema": to.integer(run.get("schema"))}
     for rule in RUN:
-        value = _at(run, rule.path)
+        value = at_path(run, rule.path)
         if value is None or rule.path == "packed":
             continue
         found = value if rule.include in include else rule.value(value)
         if found is not None:
             _put(left, rule.path, found)
     return left
+
+
+def changed_fields(run: Mapping[str, Any], left: Mapping[str, Any]) -> list[str]:
+    """Fields of a run record that a reduction changed or dropped."""
+    found = [rule.path for rule in RUN if rule.path != "packed"]
+    return [
+        path for path in found if (value := at_path(run, path)) is not None and value != at_path(left, path)
+    ]
 
 
 def is_as_it_was(path: str, include: frozenset[str]) -> bool:
@@ -179,7 +185,8 @@ def is_as_it_was(path: str, include: frozenset[str]) -> bool:
 BY_PATH: dict[str, Rule] = {rule.path: rule for rule in (*STEPS, *RUN, *OTHERS)}
 
 
-def _at(mapping: Mapping[str, Any], path: str) -> Any:
+def at_path(mapping: Mapping[str, Any], path: str) -> Any:
+    """The value under a path of keys; None when there is none."""
     value: Any = mapping
     for key in path.split("."):
         value = value.get(key) if isinstance(value, Mapping) else None

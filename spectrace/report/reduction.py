@@ -14,9 +14,7 @@ from spectrace.report.vocabulary import is_plain
 
 OTHER = "other"
 """Stands for a word that is on no list."""
-METHODS = frozenset(
-    "draft_model ngram early_exit eagle eagle2 eagle3 mtp medusa dflash suffix other".split()
-)
+METHODS = frozenset("draft_model ngram early_exit eagle eagle2 eagle3 mtp medusa dflash suffix other".split())
 ENGINES = frozenset(
     "transformers vllm sglang llama.cpp tensorrt_llm spectrace_transformers spectrace_eagle3 spectrace_vllm "
     "spectrace_sglang spectrace".split()
@@ -29,9 +27,7 @@ DTYPES = frozenset(
 )
 MAP_WORDS = frozenset("checkpoint file missing offset direct identity none tokenizers".split())
 TAP_WORDS = frozenset("input output config default argument guess".split())
-VERIFICATION = frozenset(
-    "greedy match rejection_sampling target_only typical block synthetic other".split()
-)
+VERIFICATION = frozenset("greedy match rejection_sampling target_only typical block synthetic other".split())
 MODES = frozenset(("eager", "graph", "unknown"))
 PROCESSORS = frozenset(
     "temperature top_k top_p min_p typical_p repetition_penalty presence_penalty frequency_penalty "
@@ -71,7 +67,9 @@ REPORTED = frozenset(
     "token_ns num_samples epochs".split()
 )
 _SETTING_WORDS = (
-    DTYPES | METHODS | frozenset(
+    DTYPES
+    | METHODS
+    | frozenset(
         "auto default linear dynamic yarn longrope llama3 su proportional constant heuristic "
         "heuristic_transient eager sdpa flash_attention_2 flash_attention_3 flex_attention flashinfer "
         "flash_attn triton fa3 xformers EAGLE EAGLE3 NEXTN STANDALONE NGRAM strict probabilistic".split()
@@ -189,7 +187,9 @@ def parameter_names(value: Any) -> list[str] | None:
 
 
 def _parameter_name(name: str) -> str:
-    parts = (p if p in PARAMETER_WORDS or re.fullmatch(r"\d{1,3}", p, re.ASCII) else "*" for p in name.split("."))
+    parts = (
+        p if p in PARAMETER_WORDS or re.fullmatch(r"\d{1,3}", p, re.ASCII) else "*" for p in name.split(".")
+    )
     return ".".join(list(parts)[:12])
 
 
@@ -222,4 +222,3 @@ def unavailable(value: Any) -> dict[str, str] | None:
 
 def _is_reason(reason: Any) -> bool:
     return isinstance(reason, str) and is_plain(reason) and not any(map(str.isdigit, reason))
-

@@ -18,7 +18,9 @@ _SENTENCES = ("summary", "advice", "reason", "how")
 _NAMES_IDS = re.compile(r"(^|_)ids?($|_)")
 
 
-def carried(found: Diagnosis, include: frozenset[str], kept_steps: Mapping[int, int] | None) -> dict[str, Any]:
+def carried(
+    found: Diagnosis, include: frozenset[str], kept_steps: Mapping[int, int] | None
+) -> dict[str, Any]:
     """A diagnosis as plain values that may leave the machine.
 
     Args:

@@ -128,7 +128,9 @@ def _share(value: Any) -> Share | None:
 def _measured(given: Any) -> dict[str, Any]:
     """What `examine.measured` says, of the whole run."""
     found = given if isinstance(given, Mapping) else {}
-    counts = {name: n if type(n := found.get(name)) is int else 0 for name in ("steps", "proposals", "prompts")}
+    counts = {
+        name: n if type(n := found.get(name)) is int else 0 for name in ("steps", "proposals", "prompts")
+    }
     length, conditional = found.get("accept_length"), found.get("conditional")
     return {
         **counts,
