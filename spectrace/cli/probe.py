@@ -124,7 +124,11 @@ def _recorded(path: Path) -> list[tuple[list[int], int, list[Chain]]]:
             own = sorted(steps.get(request.request, ()), key=lambda step: step.position)
             ids = [*request.prompt_ids, *(id_ for step in own for id_ in step.emitted_ids if id_ is not None)]
             chains: list[Chain] = [
-                (step.position, [i for i in step.proposal_ids if i is not None], list(step.draft_logprobs or ()))
+                (
+                    step.position,
+                    [i for i in step.proposal_ids if i is not None],
+                    list(step.draft_logprobs or ()),
+                )
                 for step in own
                 if is_greedy and not tree
             ]

@@ -29,6 +29,11 @@ MAX_DIRECTORY = 64 << 10
 """Largest directory of a zip, bytes."""
 _FREE_BYTES = 16 << 20
 _BLOCK = 256 << 10
+_DAMAGE = (
+    zipfile.BadZipFile, zlib.error, struct.error, OSError, EOFError, ValueError, RuntimeError, LookupError,
+    OverflowError,
+)  # fmt: skip
+"""What zipfile raises for a file that is none."""
 _EOCD = struct.Struct("<4s4H2LH")
 """End of central directory record: PKWARE APPNOTE.TXT 4.3.16."""
 
@@ -67,17 +72,8 @@ def _from_zip(path: Path, fd: int) -> int:
                 member = _the_trace(path, archive.infolist(), size)
                 with archive.open(member) as source:
                     return _copied(path, _blocks(source), member.file_size, member.compress_size)
-        except (
-            zipfile.BadZipFile,
-            zlib.error,
-            NotImplementedError,
-            EOFError,
-            ValueError,
-            RuntimeError,
-        ) as error:
+        except _DAMAGE as error:
             raise TraceError(path, f"a damaged zip file: {visible(str(error), limit=100)}") from None
-        except struct.error:
-            raise TraceError(path, "a damaged zip file") from None
 
 
 def _check_directory(path: Path, fd: int, size: int) -> None:

@@ -135,7 +135,8 @@ class _Job:
 
     def run(self, on_progress: Callable[[int], None] | None) -> Redacted:
         """Reads the source to its end."""
-        self._copy_records()
+        if self.keep is None:
+            self._copy_records()
         base = 0
         for part in self.trace.parts:
             for chunk in part.chunks():
@@ -145,6 +146,8 @@ class _Job:
                     on_progress(base + chunk.first_row + chunk.num_rows)
             self._flush(part)
             base += part.num_rows
+        if self.keep is not None:
+            self._copy_records()
         for gap in self.trace.gaps:
             is_plain = gap.reason in GAP_REASONS or "text" in self.include
             self.packer.lose(gap.lost, gap.reason if is_plain else OTHER)
@@ -201,12 +204,14 @@ class _Job:
 
     def _name(self, name: str) -> str:
         if is_as_it_was("request", self.include):
-            return name
+            return self._names.setdefault(name, name)
         return self._names.setdefault(name, f"r{len(self._names)}")
 
     def _copy_records(self) -> None:
-        """Requests, and with the text what belongs to it."""
+        """Requests, of a part those that have steps in it, and with the text what belongs to it."""
         for request in self.trace.requests:
+            if self.keep is not None and request.request not in self._names:
+                continue
             if "text" in self.include:
                 fields: dict[str, Any] = {"request": request.request}
                 for name in ("prompt_ids", "segment_map", "prompt_digest"):

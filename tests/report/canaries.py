@@ -88,10 +88,14 @@ def records(plant: Planter) -> Iterator[dict[str, Any]]:
     rows = [{"position": 0, "rms": plant.float("reference"), "projections": [plant.float("reference")] * 32}]
     yield {"record": "reference", "boundary": 2, "rows": rows}
     # Some runs are of one id, so that rules which name it speak.
+    step: dict[str, Any] = {}
     same = plant.id("constant id") if plant.random.random() < 0.3 else None
     for number in range(plant.random.randint(1, 30) if same is None else 260):
         name = plant.random.choice(requests)
-        yield {"record": "step", **_step(plant, name, number, same)}
+        step = (
+            _step(plant, name, number, same) if number < 30 else {**step, "step": number, "position": number}
+        )
+        yield {"record": "step", **step}
         if plant.random.random() < 0.05:
             yield {"record": "gap", "lost": 3, "reason": plant.text("gap.reason")}
         if plant.random.random() < 0.05:
