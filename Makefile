@@ -72,7 +72,7 @@ $(VENV)/.pip:
 
 $(VENV)/.engine: $(VENV)/.pip pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt torch
-	$(PIP) install --quiet -c constraints.txt -e '.[transformers]'
+	$(PIP) install --quiet -c constraints.txt -e '.[report,transformers]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.engine

@@ -1,6 +1,7 @@
 """Accept length along a run: over time, by context length and by batch row, in few bins.
 
-One pass over the columns, in bounded memory; results are sums with which a caller makes a mean and its interval.
+One pass over the columns, in bounded memory; results are sums with which a caller makes a mean and its
+interval.
 """
 
 from __future__ import annotations

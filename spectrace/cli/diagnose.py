@@ -63,7 +63,7 @@ def _text(found: Diagnosis, name: str) -> Iterator[str]:
     if found.look_first:
         yield from wrapped("look first at: ", ", ".join(found.look_first))
     for item in found.counterfactuals:
-        yield from wrapped("what if: ", item.summary)
+        yield from wrapped("what if: ", visible(item.summary, limit=1000))
     accused = {_rule(finding.id) for finding in found.findings}
     cleared = [item for item in found.cleared if _rule(item.id) not in accused]
     if cleared:
@@ -93,7 +93,7 @@ def _cleared(cleared: Sequence[Cleared]) -> Iterator[str]:
     """Each rule once, with what its first answer saw."""
     first = {_rule(item.id): item for item in reversed(cleared)}
     for rule, item in reversed(first.items()):
-        yield f"{visible(rule)} ({visible(item.summary)})"
+        yield f"{visible(rule, limit=120)} ({visible(item.summary, limit=1000)})"
 
 
 def _not_checked(items: Sequence[NotChecked]) -> Iterator[str]:
@@ -106,4 +106,4 @@ def _not_checked(items: Sequence[NotChecked]) -> Iterator[str]:
     for rule, reasons in by_rule.items():
         by_reasons.setdefault(", ".join(reasons), []).append(rule)
     for text, rules in by_reasons.items():
-        yield f"{visible(', '.join(rules))} ({visible(text)})"
+        yield f"{visible(', '.join(rules), limit=1000)} ({visible(text, limit=1000)})"

@@ -12,7 +12,7 @@ import click
 
 import spectrace
 from spectrace.cli.arguments import TRACE, out_option, overwrite_option, written_whole
-from spectrace.cli.output import number, print_json, print_lines, progress, say, shown, table
+from spectrace.cli.output import number, print_json, print_lines, progress, say, shown
 from spectrace.errors import UsageError
 from spectrace.format.text import visible
 from spectrace.report.examples import Example, examples
@@ -27,7 +27,7 @@ def include_option(function: Any) -> Any:
         "--include",
         multiple=True,
         type=click.Choice(["text", "paths"]),
-        help="Keep what is removed by default: text (ids, texts, prompts), paths (names of models and files).",
+        help="Keep what is removed by default: text (ids, texts, prompts), paths (names, settings).",
     )(function)
 
 
@@ -105,7 +105,7 @@ def _lines(done: Packed, out: Path) -> Iterator[str]:
         yield "Removed: token ids, texts, prompts, paths and names; manifest.json in it lists every field."
     names = list(redacted.requests.items())
     for name, short in names[:8]:
-        yield f"{short} is {visible(name, limit=60)}"
+        yield f"{visible(short, limit=60)} is {visible(name, limit=60)}"
     if len(names) > 8:
         yield f"... and {number(len(names) - 8)} more requests"
 

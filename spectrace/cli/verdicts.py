@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _COLOURS = {"certain": "red", "strong": "yellow", "hint": "cyan"}
 _EVIDENCE_LINES = 6
+_MAX_ID, _MAX_TEXT = 120, 1000
+"""Longest name and longest sentence that is shown, characters: a rule may quote a trace."""
 _WIDTH = 100
 """Longest line, whatever the terminal."""
 
@@ -25,16 +27,18 @@ def finding_lines(finding: Finding, *, with_evidence: bool) -> Iterator[str]:
     """A finding: strength and id, what it is, its numbers, where to look, what to do."""
     label = finding.strength.value
     text = click.style(label, fg=_COLOURS[label], bold=True) if has_colour() else label
-    yield f"{text}: {visible(finding.id)}"
-    yield from wrapped("  ", visible(finding.summary))
+    yield f"{text}: {visible(finding.id, limit=_MAX_ID)}"
+    yield from wrapped("  ", visible(finding.summary, limit=_MAX_TEXT))
     if with_evidence:
         lines = [(key, line) for key, value in finding.evidence.items() if (line := _value(value))]
         for key, line in lines[:_EVIDENCE_LINES]:
-            yield from wrapped(f"  {visible(key).replace('_', ' ')}: ", line, indent="    ")
+            yield from wrapped(
+                f"  {visible(str(key), limit=_MAX_ID).replace('_', ' ')}: ", line, indent="    "
+            )
     if finding.steps:
         steps = ", ".join(number(step) for step in finding.steps)
         yield from wrapped("  first steps: ", steps, indent="    ")
-    yield from wrapped("  next: ", visible(finding.advice), indent="    ")
+    yield from wrapped("  next: ", visible(finding.advice, limit=_MAX_TEXT), indent="    ")
 
 
 def cleared_lines(cleared: Sequence[Cleared]) -> Iterator[str]:
@@ -69,7 +73,10 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return number(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{visible(str(k)).replace('_', ' ')} {_value(v)}" for k, v in value.items())
+        return ", ".join(
+            f"{visible(str(k), limit=_MAX_ID).replace('_', ' ')} {_value(v)}"
+            for k, v in list(value.items())[:16]
+        )
     if isinstance(value, list | tuple):
         return ", ".join(map(_value, value[:16]))
     return "" if value is None else visible(str(value), limit=200)

@@ -1,7 +1,8 @@
 """A trace inside a zip or gzip file, unpacked to a file without a name; the one place where either is opened.
 
-What comes from a stranger is measured before it is unpacked: the size of the directory, the number of members,
-the size and the ratio of the one trace in it. A name is never used to write, nothing else in a zip is touched.
+What comes from a stranger is measured before it is unpacked: the size of the directory, the number of
+members, the size and the ratio of the one trace in it. A name is never used to write, nothing else in a zip
+is touched.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import BinaryIO
+from typing import IO
 
 from spectrace.errors import NotATrace, TraceError
 from spectrace.format.text import visible
@@ -139,7 +140,7 @@ def _check_size(path: Path, size: int, packed: int) -> None:
         )
 
 
-def _blocks(source: BinaryIO | zipfile.ZipExtFile) -> Iterator[bytes]:
+def _blocks(source: IO[bytes]) -> Iterator[bytes]:
     while block := source.read(_BLOCK):
         yield block
 

@@ -1,7 +1,7 @@
 """Columns of steps with what must not leave the machine taken out. Works on whole frames, decodes no step.
 
-`redaction.py` says which column is treated how; what cannot be told from columns alone (which rows belong to a
-prompt) is found out here.
+`redaction.py` says which column is treated how; what cannot be told from columns alone (which rows belong
+to a prompt) is found out here.
 """
 
 from __future__ import annotations
@@ -109,8 +109,8 @@ def _with_holes(column: Column, keep: Array) -> Column | None:
 def _is_nameless(columns: Columns, num_rows: int) -> Array | None:
     """[taps] the state hangs on a text that the trace does not hold, so that it names no token by itself.
 
-    A row of the prompt does: whoever has the model tries every token in turn, from the first on. So does a row
-    of boundary 0, the embedding of one token. Both go.
+    A row of the prompt does: whoever has the model tries every token in turn, from the first on. So does a
+    row of boundary 0, the embedding of one token. Both go.
     """
     boundary = columns.get("taps.boundary")
     counts = next((c for path, c in columns.items() if path.startswith("taps.")), None)

@@ -1,7 +1,7 @@
-"""What a report says, as plain blocks: the questions maintainers ask first, in their order, and their answers.
+"""What a report says, as plain blocks: what maintainers ask first, in their order, and the answers.
 
-Holds sentences and tables, no markup: `markdown.py` and `html.py` write them and escape every one. A table's cells
-and a text may come from a stranger's trace.
+Holds sentences and tables, no markup: `markdown.py` and `html.py` write them and escape every one. A
+table's cells and a text may come from a stranger's trace.
 """
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
         yield Text("The trace holds no proposal: nothing was drafted, or nothing of it was recorded.")
     else:
         yield Text(
-            f"Accept length {number(METRICS[0].value(counts), 2)} (the target's own token counted), acceptance "
-            f"rate {number(METRICS[3].value(counts))}, alpha1 {measured['alpha1']}, over "
+            f"Accept length {number(METRICS[0].value(counts), 2)} (the target's own token counted), "
+            f"acceptance rate {number(METRICS[3].value(counts))}, alpha1 {measured['alpha1']}, over "
             f"{number(counts.proposals)} proposals from {number(measured['prompts'])} prompts."
         )
     if found.findings:
@@ -230,7 +230,8 @@ def _workload(trace: Trace, found: Diagnosis, drawn: Curves) -> Iterator[Block]:
 
 def _metrics(trace: Trace, counts: Counts) -> Iterator[Block]:
     yield Text(
-        "Accept length counts the target's own token, as vLLM reports it; the second line is the same without it."
+        "Accept length counts the target's own token, as vLLM reports it; the second line is the same "
+        "without it."
     )
     rows = [(m.name.replace("_", " "), number(m.value(counts)), m.formula) for m in METRICS]
     yield Table(["metric", "value", "how it is made"], rows)
@@ -315,7 +316,8 @@ def _divergent(trace: Trace) -> Iterator[Block]:
         return
     yield Table(heads, rows)
     yield Text(
-        "rank: of the refused token under the target, 1 = first; gap: the target's first choice before its second."
+        "rank: of the refused token under the target, 1 = first; gap: the target's first choice before its "
+        "second."
     )
 
 
@@ -330,9 +332,9 @@ def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
     packed: Mapping[str, Any] = trace.run.packed or {}
     if packed:
         yield Text(
-            f"Verdicts of rules that need ids or texts were computed before these were removed, on the trace with "
-            f"SHA-256 {packed.get('source_sha256')} of {plain_value(packed.get('source_steps'))} steps; they are "
-            "the sender's word."
+            "Verdicts of rules that need ids or texts were computed before these were removed, on the trace "
+            f"with SHA-256 {packed.get('source_sha256')} of {plain_value(packed.get('source_steps'))} steps; "
+            "they are the sender's word."
         )
     lost = [f"lost: {number(gap.lost)} steps, {gap.reason}" for gap in trace.gaps]
     notes = [*lost, *(f"problem: {problem}" for problem in trace.problems)][:MAX_LISTED]

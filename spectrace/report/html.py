@@ -1,6 +1,7 @@
-"""A report as one HTML file: no script, nothing loaded from anywhere, dark or light as the reader's device is.
+"""A report as one HTML file: no script, nothing loaded from anywhere, dark or light as the reader's device.
 
-Every text is made visible and escaped; the page forbids scripts and connections by a policy of its own as well.
+Every text is made visible and escaped; the page forbids scripts and connections by a policy of its own as
+well.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ body { background: var(--back); color: var(--text); font: 16px/1.5 system-ui, sa
   max-width: 60rem; padding: 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.5rem; } h2 { font-size: 1.2rem; border-bottom: 1px solid var(--line); margin-top: 2rem; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: .875rem; margin: .5rem 0; }
-th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left; vertical-align: top;
-  min-width: 3.5rem; }
-th { color: var(--dim); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; text-align: right; }
-td.words { min-width: 9rem; }
+th, td { border-bottom: 1px solid var(--line); overflow-wrap: normal; padding: .3rem .6rem; text-align: left;
+  vertical-align: top; }
+th { color: var(--dim); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; text-align: right;
+  white-space: nowrap; }
+td.words { min-width: 9rem; overflow-wrap: anywhere; }
 pre { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto; padding: .6rem; font-size: .8rem; }
 figure { margin: 1rem 0; } figcaption { color: var(--dim); font-size: .875rem; }
 svg { display: block; height: auto; max-width: 40rem; width: 100%; }
@@ -90,7 +92,12 @@ def _rows(block: Table) -> Iterator[str]:
 
 
 def _cell(cell: str, has_numbers: bool) -> str:
-    is_number = has_numbers and cell.lstrip("-")[:1].isdigit() and not any(c.isalpha() for c in cell) and len(cell) < 20
+    is_number = (
+        has_numbers
+        and cell.lstrip("-")[:1].isdigit()
+        and not any(c.isalpha() for c in cell)
+        and len(cell) < 20
+    )
     kind = "number" if is_number or (has_numbers and cell == "-") else "words" if len(cell) > 24 else ""
     return f"<td{f' class={chr(34)}{kind}{chr(34)}' if kind else ''}>{_text(cell, MAX_CELL)}</td>"
 

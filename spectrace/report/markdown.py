@@ -1,7 +1,7 @@
 """A report as Markdown, small enough for one issue, whatever the trace holds.
 
-Every text is made visible first; a word that Markdown or GitHub would read as more than a word (a link, a mention,
-HTML, an issue number) stands in a code span.
+Every text is made visible first; a word that Markdown or GitHub would read as more than a word (a link, a
+mention, HTML, an issue number) stands in a code span.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BAR = 30
 def markdown(report: Document) -> str:
     """The report; at most `MAX_CHARACTERS`, sections at the end are left out where they do not fit."""
     whole = f"# {report.title}\n"
-    left_out = []
+    left_out: list[str] = []
     for section in report.sections:
         text = "\n".join(_section(section))
         if left_out or len((whole + text).encode()) > MAX_CHARACTERS - _ROOM:
@@ -96,7 +96,7 @@ def prose(text: str, limit: int) -> str:
 
 
 def _span(word: str) -> str:
-    """A code span whose fence is longer than every run of backticks in it; marks behind a word stay outside."""
+    """A code span whose fence is longer than every run of backticks in it; marks behind stay outside."""
     core = word.rstrip(",.;:")
     if core and _SPECIAL.search(core):
         return _fenced(core) + word[len(core) :]

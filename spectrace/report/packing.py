@@ -1,7 +1,7 @@
 """`pack`: the zip that is attached to an issue, and what it says of itself.
 
-Its members are made from the redacted trace alone, so that nothing in them can say more than that does. The zip
-holds no name, time or comment of this machine.
+Its members are made from the redacted trace alone, so that nothing in them can say more than that does. The
+zip holds no name, time or comment of this machine.
 """
 
 from __future__ import annotations

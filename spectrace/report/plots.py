@@ -1,7 +1,7 @@
 """Plots of a report as SVG, drawn by matplotlib, which is loaded here and only when a plot is wanted.
 
-Deterministic, and without a word of this machine: no date, no path, no text of the trace; ids are salted by a
-constant. Colours are the page's own, so that a plot is dark where the page is.
+Deterministic, and without a word of this machine: no date, no path, no text of the trace; ids are salted by
+a constant. Colours are the page's own, so that a plot is dark where the page is.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 SALT = "spectrace"
 _LINE, _TEXT = "#010203", "#040506"
 """Stand for the page's colours until the SVG is made."""
+_SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
 _SIZE = (6.4, 2.6)
 
 
@@ -60,7 +61,12 @@ def plots(report: Document) -> list[tuple[str, str]]:
     ):
         if bins:
             wanted.append((title, _drawer(bins, label, is_log)))
-    settings = {"svg.hashsalt": SALT, "svg.fonttype": "none", "font.family": "sans-serif", "font.size": 9}
+    settings: Any = {
+        "svg.hashsalt": SALT,
+        "svg.fonttype": "none",
+        "font.family": "sans-serif",
+        "font.size": 9,
+    }
     with rc_context(settings):
         return [
             (title, _svg(Figure(figsize=_SIZE, layout="constrained"), draw, title)) for title, draw in wanted
@@ -119,7 +125,7 @@ def _inlined(svg: str, title: str) -> str:
     element = re.sub(r"<!--.*?-->", "", element, flags=re.DOTALL)
     head, rest = element.split(">", 1)
     box = re.search(r'viewBox="[^"]*"', head)
-    start = f'<svg xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink" role="img" aria-label="{title}" '
+    start = f'<svg {_SPACES} role="img" aria-label="{title}" '
     rest = (
         rest.replace(_LINE, "var(--mark)")
         .replace(_TEXT, "var(--text)")

@@ -1,4 +1,4 @@
-"""A trace in, a smaller trace out that may leave the machine: chosen steps, redacted, with the verdicts of before.
+"""A trace in, a smaller one out that may leave the machine: chosen steps, redacted, with the verdicts.
 
 Reads the source twice at most, frame by frame, and writes one new file; the source is never changed.
 """

@@ -1,7 +1,7 @@
 """The one table that says what of a trace leaves the machine: every field, kept, reduced or dropped.
 
-An allow-list: what is not named here is dropped, fields that a newer spectrace knows included. Why token ids are
-dropped and not renamed, and what the kept numbers still tell, is argued in SECURITY.md.
+An allow-list: what is not named here is dropped, fields that a newer spectrace knows included. Why token
+ids are dropped and not renamed, and what the kept numbers still tell, is argued in SECURITY.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which steps go into a pack: those asked for, and where they do not fit, the most telling ones.
 
-Telling are the findings' witnesses and the first divergence of each request, with the steps around them, and an
-even sample of the rest.
+Telling are the findings' witnesses and the first divergence of each request, with the steps around them,
+and an even sample of the rest.
 """
 
 from __future__ import annotations

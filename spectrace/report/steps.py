@@ -65,7 +65,7 @@ def _row(trace: Trace, at: int, step: Step, has_ids: bool) -> list[str]:
 
 
 def _value(values: object, index: int | None) -> str:
-    found = None if index is None else item(values, index)  # type: ignore[arg-type,var-annotated]
+    found = None if index is None else item(values, index)  # type: ignore[arg-type]
     return number(found)
 
 

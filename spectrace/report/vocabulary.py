@@ -1,7 +1,7 @@
 """Which sentences may leave the machine: those made only of words that the rules themselves use.
 
-Verdicts and a recorder's reasons are sentences in which a rule may have quoted a trace. A sentence with one word
-that stands in no rule and on no list is dropped as a whole.
+Verdicts and a recorder's reasons are sentences in which a rule may have quoted a trace. A sentence with one
+word that stands in no rule and on no list is dropped as a whole.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ _MARKED = re.compile(r"\bids? (\d[\d,]*)")
 _LONG_NUMBER = re.compile(r"\d{9,}")
 
 _REASONS = """
-    the draft target engine recorder logits probabilities states hidden graph graphs capture captures hides does
-    not give gives no is are was were has have and or of in a an to for with this that it its by from at be as on
-    off when only where prompt lookup copies tokens token distribution transformers vllm sglang llama report
-    reports run runs fed model text encoded anew tokenizer cuda compiled kernel fused sampler cache prefix step
-    steps position positions batch tree chain record recorded cannot seen known unknown version older newer
-    asynchronous scheduling parallel tensor rank ranks time times timer costs too much memory another process
-    method heads head weights never always yet none any each every same other server client switched
+    the draft target engine recorder logits probabilities states hidden graph graphs capture captures
+    hides does not give gives no is are was were has have and or of in a an to for with this that it its
+    by from at be as on off when only where prompt lookup copies tokens token distribution transformers
+    vllm sglang llama report reports run runs fed model text encoded anew tokenizer cuda compiled kernel
+    fused sampler cache prefix step steps position positions batch tree chain record recorded cannot
+    seen known unknown version older newer asynchronous scheduling parallel tensor rank ranks time times
+    timer costs too much memory another process method heads head weights never always yet none any each
+    every same other server client switched
 """
 """What recorders say of fields they cannot see."""
 
 
 def is_plain(sentence: str) -> bool:
-    """Whether a sentence says nothing but words of the rules and of recorders, and numbers of a usual length."""
+    """Whether a sentence says nothing but words of rules and recorders, and numbers of usual length."""
     return (
         _PLAIN.fullmatch(sentence) is not None
         and len(sentence) <= 400

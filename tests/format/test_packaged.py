@@ -48,7 +48,10 @@ def refused(path: Path) -> str:
 def test_a_zip_reads_as_the_trace_in_it(bare: Path, tmp_path: Path, compression: int) -> None:
     """A zip with one trace and other files opens as the bare trace does."""
     members = {"notes.md": b"hi", "deep/in/run.spectrace": bare.read_bytes()}
-    with spectrace.open(zipped(tmp_path / "a.zip", members, compression)) as trace, spectrace.open(bare) as own:
+    with (
+        spectrace.open(zipped(tmp_path / "a.zip", members, compression)) as trace,
+        spectrace.open(bare) as own,
+    ):
         assert list(trace) == list(own)
         assert trace.state == "closed"
         assert not trace.problems
@@ -81,9 +84,7 @@ def test_a_cut_gzip_file_shows_what_is_whole(bare: Path, tmp_path: Path) -> None
         assert trace.state == "unclosed"
 
 
-def test_nothing_is_left_on_the_disk(
-    bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_left_on_the_disk(bare: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is unpacked has no name, while it is read and afterwards."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
@@ -94,7 +95,8 @@ def test_nothing_is_left_on_the_disk(
 
 
 @pytest.mark.parametrize(
-    "name", ["../run.spectrace", "/run.spectrace", "a/../../run.spectrace", "C:run.spectrace", "a\\run.spectrace"]
+    "name",
+    ["../run.spectrace", "/run.spectrace", "a/../../run.spectrace", "C:run.spectrace", "a\\run.spectrace"],
 )
 def test_names_that_lead_out_are_refused(bare: Path, tmp_path: Path, name: str) -> None:
     """A member whose name leads out of its folder makes the zip refused, whichever member it is."""
@@ -138,9 +140,10 @@ def test_two_traces_or_none_are_refused(bare: Path, tmp_path: Path) -> None:
 def test_the_same_name_twice_is_refused(bare: Path, tmp_path: Path) -> None:
     """Two members of one name are two answers to one question."""
     path = tmp_path / "a.zip"
-    with zipfile.ZipFile(path, "w") as archive, pytest.warns(UserWarning, match="Duplicate"):
+    with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("run.spectrace", bare.read_bytes())
-        archive.writestr("run.spectrace", bare.read_bytes())
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("run.spectrace", bare.read_bytes())
     assert "same name" in refused(path)
 
 
@@ -202,14 +205,17 @@ def test_every_cut_and_flip_of_a_zip_is_a_trace_or_a_sentence(bare: Path, tmp_pa
     """A zip cut anywhere, or with any byte changed, opens or is refused with one sentence."""
     data = zip_bytes({"run.spectrace": bare.read_bytes(), "report.md": b"hello"})
     path = tmp_path / "a.zip"
-    for at in range(0, len(data), 3):
+    sentences = set()
+    for at in range(0, len(data), 7):
         for damaged in (data[:at], data[:at] + bytes([data[at] ^ 0x41]) + data[at + 1 :]):
             path.write_bytes(damaged)
             try:
                 with spectrace.open(path) as trace:
                     list(trace)
             except TraceError as error:
-                assert "\n" not in str(error)
+                sentences.add(str(error))
+    assert sentences
+    assert not [sentence for sentence in sentences if "\n" in sentence]
 
 
 def test_an_empty_zip_is_no_trace(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Verdicts that a packed trace carries: read back, and given in place of rules that lack what pack removed.
 
-They are the sender's word: whoever has the trace whose digest stands beside them can ask the rules again. What is
-malformed is left out; nothing is computed from them.
+They are the sender's word: whoever has the trace whose digest stands beside them can ask the rules again.
+What is malformed is left out; nothing is computed from them.
 """
 
 from __future__ import annotations
@@ -21,8 +21,20 @@ from spectrace.analysis.diagnosis.verdict import (
 from spectrace.analysis.intervals import Share
 
 NEEDS_WHOLE = frozenset(
-    ("vocab-map", "tokenizer", "draft-head", "weights", "tap-layer", "tap-form", "window", "tree")
-    + ("verification", "reporting", "workload", "trace")
+    (
+        "vocab-map",
+        "tokenizer",
+        "draft-head",
+        "weights",
+        "tap-layer",
+        "tap-form",
+        "window",
+        "tree",
+        "verification",
+        "reporting",
+        "workload",
+        "trace",
+    )
 )
 """Rules that read ids, texts, map tables or fingerprints, which a packed trace has no longer."""
 _MANY = 256
@@ -52,7 +64,7 @@ def carried(run: Mapping[str, Any]) -> Carried | None:
     """
     packed = run.get("packed")
     verdicts = packed.get("verdicts") if isinstance(packed, Mapping) else None
-    if not isinstance(verdicts, Mapping):
+    if not isinstance(packed, Mapping) or not isinstance(verdicts, Mapping):
         return None
     outcomes: dict[str, list[Outcome]] = {}
     for outcome in _outcomes(verdicts):
