@@ -6,7 +6,6 @@ import json
 import re
 import unicodedata
 import zipfile
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -32,7 +31,7 @@ ATTRIBUTES = _words(
 
 
 @pytest.fixture(scope="module", params=sorted(NASTY))
-def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def trace(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace that holds one nasty text everywhere."""
     return nasty_trace(tmp_path_factory.mktemp("nasty") / "run.spectrace", NASTY[request.param])
 

@@ -107,7 +107,7 @@ def test_fingerprints_that_stay_match_no_text(tmp_path: Path) -> None:
     ]
     source = write_trace(tmp_path / "run.spectrace", [{"step": 1, "taps": taps}])
     with spectrace.open(packed(source, tmp_path / "a.zip")) as trace:
-        kept = np.array([tap.projections for tap in trace.steps[0].taps])
+        kept = np.array([tap.projections for tap in trace.steps[0].taps or ()])
     assert np.allclose(kept @ kept.T, rows @ rows.T, atol=1e-4)
     assert not np.isclose(kept, rows, atol=1e-3).all()
 
