@@ -7,12 +7,15 @@ zip holds no name, time or comment of this machine.
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import spectrace
 from spectrace.analysis.diagnosis import Diagnosis, diagnose
@@ -70,16 +73,19 @@ def pack(
     """
     found = diagnose(trace, on_progress=on_progress)
     wanted = asked_for(trace, around=around, request=request)
-    keep, share = wanted, 1.0
+    everything: Array = np.ones(len(trace), bool) if wanted is None else wanted
+    first = telling(trace, found)
+    # A live trace packs to about two fifths; what is far too large is not even tried whole.
+    share = min(1.0, 5.0 * max_bytes / max(1, trace.size_bytes))
+    keep = wanted if share == 1.0 else thinned(everything, first, share)
     for _ in range(_TRIES):
         done = _written(trace, out, found, include, keep, name)
         size = out.stat().st_size
         if size <= max_bytes:
             return Packed(size=size, redacted=done, include=include)
         out.unlink()
-        everything: Array = ~telling(trace, found) | True if wanted is None else wanted
         share *= min(0.9 * max_bytes / size, 0.7)
-        keep = thinned(everything, telling(trace, found), share)
+        keep = thinned(everything, first, share)
     raise RecorderError(f"{name}: {max_bytes:,} bytes are too few for this trace, whatever is left out")
 
 
@@ -99,8 +105,8 @@ def _written(
             "manifest.json": json.dumps(manifest(done, include), indent=2) + "\n",
         }
         with zipfile.ZipFile(out, "x") as archive:
-            with archive.open(_info(MEMBER, zipfile.ZIP_STORED), "w", force_zip64=False) as member:
-                member.write(inner.read_bytes())
+            with archive.open(_info(MEMBER, zipfile.ZIP_STORED), "w") as member, inner.open("rb") as file:
+                shutil.copyfileobj(file, member, 1 << 20)
             for member_name, text in members.items():
                 archive.writestr(_info(member_name, zipfile.ZIP_DEFLATED), text)
     return done

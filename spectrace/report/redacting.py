@@ -116,8 +116,9 @@ class _Job:
     def _run(self, found: Diagnosis) -> dict[str, Any]:
         numbers = None
         if self.keep is not None:
-            kept = np.flatnonzero(self.keep)
-            numbers = dict(zip(kept.tolist(), range(len(kept))))
+            places = np.cumsum(self.keep) - 1
+            named = {s for f in found.findings for s in f.steps if 0 <= s < len(places)}
+            numbers = {step: int(places[step]) for step in named if self.keep[step]}
         run = reduced_run({"schema": SCHEMA, **self.trace.run_mapping}, self.include)
         self._changed = changed_fields(self.trace.run_mapping, run)
         if "text" not in self.include:
@@ -170,12 +171,14 @@ class _Job:
 
     def _kept(self, chunk: Chunk, base: int) -> Iterator[tuple[int, Columns]]:
         """The rows of a chunk that are kept, in runs."""
-        columns = chunk.columns(*_NUMBERS)
         if self.keep is None:
-            yield chunk.num_rows, columns
+            yield chunk.num_rows, chunk.columns(*_NUMBERS)
             return
         first = base + chunk.first_row
         mask = self.keep[first : first + chunk.num_rows]
+        if not mask.any():
+            return
+        columns = chunk.columns(*_NUMBERS)
         edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(np.int8)))
         for start, stop in edges.reshape(-1, 2).tolist():
             yield stop - start, slice_rows(columns, start, stop)

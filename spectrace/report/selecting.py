@@ -20,6 +20,8 @@ AROUND = 64
 """Steps kept on each side of the one asked for."""
 BESIDE = 2
 """Steps kept on each side of a telling one."""
+STRETCH = 16
+"""Steps of a sample that follow each other: rules and readers look at neighbours."""
 MAX_FIRSTS = 256
 """Requests whose first divergence is kept."""
 _REQUEST = FIELD_BY_NAME["request"].leaves[0].number
@@ -106,7 +108,8 @@ def thinned(wanted: Array, first: Array, share: float) -> Array:
         keep[telling_rows[room:]] = False
         return keep
     others = np.flatnonzero(wanted & ~first)
-    count = min(len(others), room - len(telling_rows))
-    if count:
-        keep[others[np.linspace(0, len(others) - 1, count).astype(np.int64)]] = True
+    stretches = np.array_split(others, max(1, len(others) // STRETCH))
+    count = min(len(stretches), (room - len(telling_rows)) // STRETCH)
+    for at in np.linspace(0, len(stretches) - 1, count).astype(np.int64).tolist():
+        keep[stretches[at]] = True
     return keep
