@@ -54,9 +54,10 @@ def command(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Write the zip that is attached to an issue: a small trace, a report, what was removed.
+    """Write the zip that is attached to an issue.
 
-    Token ids, texts, prompts, paths and names are removed by default; numbers stay, and the verdicts of rules
+    In it are a small trace, a report, and a list of what was removed. Token ids, texts, prompts, paths
+    and names are removed by default; numbers stay, and the verdicts of rules
     that need ids are made before. SECURITY.md says what the rest can still tell.
     """
     included, limit = frozenset(include), _bytes(max_size)

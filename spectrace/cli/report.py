@@ -28,9 +28,11 @@ from spectrace.report.redacting import redact
 @overwrite_option
 @include_option
 def command(traces: tuple[Path, ...], out: Path, overwrite: bool, include: tuple[str, ...]) -> None:
-    """Write what goes into an issue: what ran, the numbers, the diagnosis, the first divergent steps.
+    """Write what goes into an issue, as Markdown or HTML.
 
-    OUT.md fits into one issue, OUT.html opens from the disk and has plots (they need the extra `report`).
+    What ran, the numbers, the diagnosis, the first divergent steps, and what could not be checked.
+    OUT.md fits into one issue, OUT.html opens from the disk and has plots (they need the extra
+    `report`).
     What pack removes from a trace by default is in neither.
     """
     is_page = out.suffix.lower() in (".html", ".htm")

@@ -67,7 +67,7 @@ def test_commands_print_plain_text(trace: Path, command: str, capsys: pytest.Cap
 def test_markdown_reads_as_text(
     trace: Path, include: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The Markdown report fits an issue; outside code it holds no HTML, link, mention or heading of the trace."""
+    """The report fits an issue; outside code there is no HTML, link, mention or heading of the trace."""
     out = tmp_path / "r.md"
     run(capsys, "report", trace, "-o", out, *include)
     text = out.read_bytes().decode()
