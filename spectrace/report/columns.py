@@ -14,8 +14,9 @@ import numpy as np
 
 from spectrace.format.columns import Array, Column, Columns
 from spectrace.format.projections import NUM_PROJECTIONS
+from spectrace.report.allowed import STEP_WORDS
 from spectrace.report.redaction import BY_PATH, is_as_it_was
-from spectrace.report.reduction import OTHER, STEP_WORDS
+from spectrace.report.reduction import OTHER
 
 _MILLISECOND = 1_000_000
 _IDS = ("proposal_ids", "emitted_ids")

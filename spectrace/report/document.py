@@ -14,7 +14,8 @@ from spectrace.analysis.acceptance import METRICS, per_position
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
-from spectrace.format.counts import Counts
+from spectrace.format.counts import Counts, counts_from_mapping
+from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
 from spectrace.report.steps import divergent_rows
 from spectrace.report.words import number, plain_value, settings_text
 
@@ -27,53 +28,6 @@ MAX_FINDINGS = 12
 MAX_LISTED = 24
 
 
-@dataclass(frozen=True, slots=True)
-class Text:
-    """A paragraph."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Bullets:
-    """A list."""
-
-    items: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table; the first column is text, the others are numbers where they can be."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Bars:
-    """Shares with their names: a plot that needs no library."""
-
-    rows: Sequence[tuple[str, float | None]]
-
-
-@dataclass(frozen=True, slots=True)
-class Code:
-    """Lines as they are typed."""
-
-    lines: Sequence[str]
-
-
-Block = Text | Bullets | Table | Bars | Code
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A heading with what stands under it."""
-
-    title: str
-    blocks: Sequence[Block]
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
     """A report."""
@@ -82,7 +36,6 @@ class Document:
     sections: Sequence[Section]
     curves: Curves
     counts: Counts
-    command: str | None = None
 
 
 def document(
@@ -120,8 +73,6 @@ def document(
 
 def source_counts(trace: Trace) -> Counts:
     """Counts of the run: of a trace that holds some of its steps only, those of the whole that it carries."""
-    from spectrace.format.counts import counts_from_mapping
-
     packed = trace.run.packed or {}
     if packed.get("is_part") is not True:
         return trace.counts
@@ -154,8 +105,6 @@ def _ran(run: Run) -> Iterator[Block]:
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:
-    command = (run.packed or {}).get("command")
-    yield "command", command if isinstance(command, str) else ""
     if run.engine is not None:
         yield "engine", _joined(run.engine.name, run.engine.version, run.engine.runner)
     yield "method", run.method or ""

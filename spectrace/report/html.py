@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from spectrace.format.text import visible
-from spectrace.report.document import Bars, Block, Bullets, Code, Document, Section, Table, Text
+from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
+from spectrace.report.document import Document
 
 MAX_CELL = 400
 MAX_TEXT = 2000

@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from spectrace.format.text import visible
-from spectrace.report.document import Bars, Block, Bullets, Code, Document, Section, Table, Text
+from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
+from spectrace.report.document import Document
 
 MAX_CHARACTERS = 65_536
 """GitHub's limit for the body of an issue."""

@@ -27,9 +27,10 @@ from spectrace.format.packer import Packer
 from spectrace.format.reader import Trace
 from spectrace.format.records import SCHEMA
 from spectrace.format.tracefile import TraceFile
+from spectrace.report.allowed import GAP_REASONS, STEP_WORDS
 from spectrace.report.columns import ColumnRedactor
 from spectrace.report.redaction import changed_fields, is_as_it_was, reduced_run
-from spectrace.report.reduction import GAP_REASONS, OTHER, STEP_WORDS
+from spectrace.report.reduction import OTHER
 from spectrace.report.verdicts import carried
 
 ROWS_PER_FRAME = 1024

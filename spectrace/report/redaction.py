@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from spectrace.report import allowed
 from spectrace.report import reduction as to
 
 Action = Literal["kept", "reduced", "dropped"]
@@ -83,21 +84,23 @@ _SIZES = ("vocab_size", "num_layers", "hidden_size", "max_length")
 
 RUN: tuple[Rule, ...] = (
     *_header(to.day, "the day", "paths", "created"),
-    *_header(to.word(to.ENGINES), "known names", "paths", "recorder.name", "engine.name"),
+    *_header(to.word(allowed.ENGINES), "known names", "paths", "recorder.name", "engine.name"),
     *_header(to.version, "the public version number", "paths", "recorder.version", "engine.version"),
-    *_header(to.word(to.RUNNERS), "known names", "paths", "engine.runner"),
-    *_header(to.settings(to.FLAGS), "known settings with numbers or known words", "paths", "engine.flags"),
-    *_header(to.word(to.METHODS), "known words", "paths", "method"),
+    *_header(to.word(allowed.RUNNERS), "known names", "paths", "engine.runner"),
+    *_header(
+        to.settings(allowed.FLAGS), "known settings with numbers or known words", "paths", "engine.flags"
+    ),
+    *_header(to.word(allowed.METHODS), "known words", "paths", "method"),
     *_header(to.model_name, "models of public publishers; other names may be paths", "paths", "target.id"),
     *_header(to.integer, "", "", *(f"target.{name}" for name in _SIZES)),
-    *_header(to.word(to.DTYPES), "known words", "paths", "target.dtype", "target.quantization"),
+    *_header(to.word(allowed.DTYPES), "known words", "paths", "target.dtype", "target.quantization"),
     *_header(to.model_name, "models of public publishers; other names may be paths", "paths", "draft.id"),
     Rule("target.revision", "dropped", "free text", "paths"),
     Rule("draft.revision", "dropped", "free text", "paths"),
     *_header(to.integer, "", "", *(f"draft.{name}" for name in (*_SIZES, "head_rows"))),
-    *_header(to.word(to.DTYPES), "known words", "paths", "draft.dtype", "draft.quantization"),
+    *_header(to.word(allowed.DTYPES), "known words", "paths", "draft.dtype", "draft.quantization"),
     *_header(
-        to.settings(to.ROPE), "known settings with numbers", "paths", "draft.rope", "draft.rope_declared"
+        to.settings(allowed.ROPE), "known settings with numbers", "paths", "draft.rope", "draft.rope_declared"
     ),
     *_header(
         to.parameter_names,
@@ -108,16 +111,16 @@ RUN: tuple[Rule, ...] = (
     *_header(to.fingerprints, "shape, RMS, digest; names as above", "paths", "draft.fingerprints"),
     Rule("vocab_map.d2t", "dropped", "ids: which tokens the draft was trained for; verdicts stay", "text"),
     Rule("vocab_map.t2d", "dropped", "ids: which tokens the draft was trained for; verdicts stay", "text"),
-    *_header(to.word(to.MAP_WORDS), "known words", "paths", "vocab_map.source", "vocab_map.applied"),
+    *_header(to.word(allowed.MAP_WORDS), "known words", "paths", "vocab_map.source", "vocab_map.applied"),
     *_header(to.digest, "well-formed digests", "paths", "vocab_map.digest", "vocab_map.digest_expected"),
     *_header(to.integers, "", "", "taps.declared", "taps.boundaries", "taps.order"),
-    *_header(to.word(to.TAP_WORDS), "known words", "paths", "taps.numbering", "taps.origin"),
+    *_header(to.word(allowed.TAP_WORDS), "known words", "paths", "taps.numbering", "taps.origin"),
     *_header(to.boolean, "", "", "taps.normed"),
-    *_header(to.word(to.VERIFICATION), "known words", "paths", "verification.rule"),
+    *_header(to.word(allowed.VERIFICATION), "known words", "paths", "verification.rule"),
     *_header(to.boolean, "", "", "verification.lossless"),
     *_header(to.number, "", "", "sampling.temperature", "sampling.top_k", "sampling.top_p"),
     Rule("sampling.seed", "dropped", "with the prompt it makes the text again", "text"),
-    *_header(to.words(to.PROCESSORS), "known names", "paths", "sampling.processors"),
+    *_header(to.words(allowed.PROCESSORS), "known names", "paths", "sampling.processors"),
     *_header(to.integer, "", "", "speculation.num_draft_tokens", "speculation.tree.topk"),
     *_header(to.integer, "", "", "speculation.tree.depth", "speculation.tree.num_nodes"),
     *_header(to.digest, "well-formed digests", "paths", "tokenizer.digest"),
@@ -125,8 +128,8 @@ RUN: tuple[Rule, ...] = (
     Rule("tokenizer.bos_id", "dropped", "ids are text", "text"),
     Rule("tokenizer.eos_ids", "dropped", "ids are text", "text"),
     *_header(to.digest, "well-formed digests", "paths", "template_digest"),
-    *_header(to.settings(to.REPORTED), "known numbers", "paths", "training", "baseline", "reported"),
-    *_header(to.word(to.MODES), "known words", "paths", "capture.mode"),
+    *_header(to.settings(allowed.REPORTED), "known numbers", "paths", "training", "baseline", "reported"),
+    *_header(to.word(allowed.MODES), "known words", "paths", "capture.mode"),
     *_header(to.unavailable, "known fields; reasons in known words", "paths", "capture.unavailable"),
     *_header(to.boolean, "", "", "capture.text"),
     Rule("packed", "dropped", "made anew: what this pack removed, and the verdicts"),

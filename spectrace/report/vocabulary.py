@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from types import CodeType
 
 import spectrace.analysis.diagnosis as rules
+from spectrace.report.allowed import PARAMETER_WORDS, STEP_WORDS, VERIFICATION
 
 _WORD = re.compile(r"[^\W\d_]+")
 _PLAIN = re.compile(r"[ -~–’…]*")
@@ -56,8 +57,6 @@ def without_ids(sentence: str) -> str:
 @cache
 def known_words() -> frozenset[str]:
     """Every word in the texts of the rules, lower case."""
-    from spectrace.report.reduction import PARAMETER_WORDS, STEP_WORDS, VERIFICATION
-
     given = [_REASONS, *PARAMETER_WORDS, *VERIFICATION, *(w for words in STEP_WORDS.values() for w in words)]
     texts = [*given, *(text for name in _modules() for text in _texts(name))]
     return frozenset(word.lower() for text in texts for word in _WORD.findall(text))

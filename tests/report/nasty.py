@@ -79,7 +79,7 @@ def _records(text: str) -> list[dict[str, Any]]:
         "reported": {"accept_length": 9.5, short: 1.0},
         "capture": {"mode": text, "text": True,
                     "unavailable": {"overlaps": text, "batch_row": text, short: text}},
-        "packed": {"source_sha256": text, "source_steps": 3, "command": text, "verdicts": {
+        "packed": {"source_sha256": text, "source_steps": 3, "verdicts": {
             "findings": [{"id": f"tree/{text}", "strength": "certain", "summary": text, "advice": text,
                           "evidence": {text: text, "list": [text], "map": {text: text}}, "steps": [0]}],
             "cleared": [{"id": f"weights/{text}", "summary": text}],
