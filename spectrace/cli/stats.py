@@ -115,6 +115,8 @@ def _head(trace: Trace) -> Iterator[str]:
         yield f"recorded {visible(trace.run.created, limit=_MAX_TEXT)}"
     for gap in trace.gaps:
         yield f"lost: {number(gap.lost)} steps, {visible(gap.reason, limit=_MAX_TEXT)}"
+    if (trace.run.packed or {}).get("is_part") is True:
+        yield "a part of a run: the numbers are of these steps; diagnose and report give the whole run's"
     for problem in trace.problems:
         yield f"problem: {visible(problem)}"
 
