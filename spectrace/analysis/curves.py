@@ -1,4 +1,4 @@
-"""Accept length along a run: over time, by context length and by batch row, in few bins.
+"""Accept length along a run: over time, by context length, batch row and segment, in few bins.
 
 One pass over the columns, in bounded memory; results are sums with which a caller makes a mean and its
 interval.
@@ -6,8 +6,8 @@ interval.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,7 +25,19 @@ CONTEXT_BINS = 32
 """Powers of two."""
 ROW_BINS = 64
 """Batch rows; those beyond are counted in the last."""
-_PATHS = ("proposal_ids", "num_accepted", "emitted_ids", "flags", "parents", "position", "batch_row")
+MAX_SEGMENTS = 16
+"""Kinds of text told apart; those beyond are counted together."""
+OTHERS = "others"
+_PATHS = (
+    "segment",
+    "proposal_ids",
+    "num_accepted",
+    "emitted_ids",
+    "flags",
+    "parents",
+    "position",
+    "batch_row",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +58,8 @@ class Curves:
     by_context: tuple[Bin, ...]
     by_row: tuple[Bin, ...]
     """Empty where no step says its batch row."""
+    by_segment: Mapping[str, Mean] = field(default_factory=dict)
+    """Kind of text -> accept length; empty where no step is tagged."""
     longest_context: int = 0
     """Tokens."""
     most_rows: int = 0
@@ -88,6 +102,7 @@ def curves(trace: Trace, on_progress: Callable[[int], None] | None = None) -> Cu
     steps = max(1, len(trace))
     width = -(-steps // TIME_BINS)
     time, context, row = _Sums(TIME_BINS), _Sums(CONTEXT_BINS), _Sums(ROW_BINS)
+    segments: dict[str, Mean] = {}
     longest = rows = read = 0
     for block in blocks(trace, dict.fromkeys(_PATHS)):
         real = np.flatnonzero(block.is_real)
@@ -97,6 +112,7 @@ def curves(trace: Trace, on_progress: Callable[[int], None] | None = None) -> Cu
         context.add(np.floor(np.log2(np.maximum(positions, 1))).astype(np.int64), lengths)
         longest = max(longest, int(positions.max(initial=0)))
         rows = max(rows, _add_rows(row, block))
+        _add_segments(segments, block)
         read += block.num_rows
         if on_progress is not None:
             on_progress(read)
@@ -104,9 +120,24 @@ def curves(trace: Trace, on_progress: Callable[[int], None] | None = None) -> Cu
         over_time=time.bins([at * width for at in range(TIME_BINS)]),
         by_context=context.bins([0, *(1 << at for at in range(1, CONTEXT_BINS))]),
         by_row=row.bins(list(range(ROW_BINS))),
+        by_segment=segments,
         longest_context=longest,
         most_rows=rows,
     )
+
+
+def _add_segments(sums: dict[str, Mean], block: Block) -> None:
+    found = block.words("segment")
+    if found is None:
+        return
+    codes, words = found
+    for code, word in enumerate(words):
+        lengths = 1.0 + block.accepted[block.is_real & (codes == code)]
+        name = word if word in sums or len(sums) < MAX_SEGMENTS else OTHERS
+        old = sums.get(name, Mean(0, 0.0, 0.0))
+        if len(lengths):
+            total, squares = float(lengths.sum()), float((lengths * lengths).sum())
+            sums[name] = Mean(old.count + len(lengths), old.total + total, old.squares + squares)
 
 
 def _add_rows(sums: _Sums, block: Block) -> int:

@@ -154,6 +154,7 @@ def _workload(trace: Trace, found: Diagnosis, drawn: Curves) -> Iterator[Block]:
         ("requests", number(len(trace.requests))),
         ("different prompts", number(found.measured["prompts"])),
         ("longest context", f"{number(drawn.longest_context)} tokens"),
+        ("kinds of text", _segments(drawn)),
         ("requests at once", number(drawn.most_rows) if drawn.most_rows else "not recorded"),
     ]
     if run.sampling is not None:
@@ -172,6 +173,12 @@ def _workload(trace: Trace, found: Diagnosis, drawn: Curves) -> Iterator[Block]:
         ("without speculation", f"{_ms(baseline)} ms per token" if baseline else "no control run recorded")
     )
     yield Table(["", ""], rows)
+
+
+def _segments(drawn: Curves) -> str:
+    """Accept length of each kind of text: whether thinking is on is asked first."""
+    parts = (f"{name} {number(m.value, 2)} ({number(m.count)})" for name, m in drawn.by_segment.items())
+    return ", ".join(parts) or "not recorded"
 
 
 # --- numbers ---------------------------------------------------------------------------------------
@@ -284,6 +291,11 @@ def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
             "Verdicts of rules that need ids or texts were computed before these were removed, on the trace "
             f"with SHA-256 {packed.get('source_sha256')} of {plain_value(packed.get('source_steps'))} steps; "
             "they are the sender's word."
+        )
+    if packed.get("is_part") is True:
+        yield Text(
+            "It holds a part of the run: numbers and verdicts above are of the whole, kinds of text, plots and "
+            "divergent steps of the part."
         )
     lost = [f"lost: {number(gap.lost)} steps, {gap.reason}" for gap in trace.gaps]
     notes = [*lost, *(f"problem: {problem}" for problem in trace.problems)][:MAX_LISTED]

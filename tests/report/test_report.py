@@ -147,7 +147,13 @@ def test_curves_add_up(tmp_path: Path) -> None:
     """Every proposal is in exactly one bin of each curve, with its accept length."""
     rng = np.random.default_rng(3)
     steps = [
-        {"step": n, "position": int(p), "batch_row": n % 5, "num_accepted": int(a)}
+        {
+            "step": n,
+            "position": int(p),
+            "batch_row": n % 5,
+            "num_accepted": int(a),
+            "segment": "think" if n % 3 else "answer",
+        }
         for n, (p, a) in enumerate(zip(rng.integers(0, 5000, 500), rng.integers(0, 4, 500)))
     ]
     with spectrace.open(write_trace(tmp_path / "run.spectrace", steps)) as trace:
@@ -155,6 +161,8 @@ def test_curves_add_up(tmp_path: Path) -> None:
     for bins in (drawn.over_time, drawn.by_context, drawn.by_row):
         assert sum(b.accept_length.count for b in bins) == counts.proposals
         assert sum(b.accept_length.total for b in bins) == counts.proposals + counts.accepted
+    assert set(drawn.by_segment) == {"think", "answer"}
+    assert sum(mean.total for mean in drawn.by_segment.values()) == counts.proposals + counts.accepted
     assert [b.start for b in drawn.by_row] == [0, 1, 2, 3, 4]
     assert drawn.longest_context == max(step["position"] for step in steps)
     assert drawn.most_rows == 5
