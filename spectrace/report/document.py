@@ -294,7 +294,7 @@ def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
         )
     if packed.get("is_part") is True:
         yield Text(
-            "It holds a part of the run: numbers and verdicts above are of the whole, kinds of text, plots and "
+            "It holds a part of the run: numbers and verdicts are of the whole, kinds of text, plots and "
             "divergent steps of the part."
         )
     lost = [f"lost: {number(gap.lost)} steps, {gap.reason}" for gap in trace.gaps]
