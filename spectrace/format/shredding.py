@@ -25,7 +25,6 @@ from spectrace.format.fields import (
 )
 from spectrace.format.frames import MAX_DEPTH, is_shallow
 
-
 _PACKED_FIELDS = tuple(
     replace(field, required=field.required and field.shape == "scalar") for field in FIELDS
 )
