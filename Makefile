@@ -13,7 +13,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 READER = build/reader
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-engines check fmt lint types contracts bench samples wheel clean
+.PHONY: help demo test test-engines check fmt lint types contracts faults fuzz bench samples wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-12s %s\n' "$$name" "$$words"; done
@@ -46,6 +46,12 @@ types: $(VENV)/.static  ## mypy --strict
 contracts: $(VENV)/.static  ## which room may import which (import-linter)
 	$(BIN)/lint-imports
 
+SECONDS_TO_FUZZ ?= 240
+
+fuzz: $(VENV)/.test  ## feed mutated files to every door for SECONDS_TO_FUZZ (Linux, Python 3.11 to 3.13)
+	$(PIP) install --quiet -c constraints.txt atheris
+	$(BIN)/python tests/fuzz/run.py $(SECONDS_TO_FUZZ)
+
 bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
 	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
 
@@ -76,7 +82,7 @@ $(VENV)/.pip:
 
 $(VENV)/.engine: $(VENV)/.pip pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt torch
-	$(PIP) install --quiet -c constraints.txt -e '.[transformers]'
+	$(PIP) install --quiet -c constraints.txt -e '.[report,transformers]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.engine

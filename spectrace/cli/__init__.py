@@ -42,6 +42,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Exchange": {
         "import": "Make a trace of JSON lines.",
         "export": "Print a trace as JSON lines.",
+        "report": "Write what goes into an issue, as Markdown or HTML.",
+        "pack": "Write the zip that is attached to an issue.",
         "repair": "Save every whole step of a damaged trace in a new one.",
     },
     "Shell": {

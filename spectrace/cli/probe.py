@@ -154,8 +154,9 @@ def _recorded(path: Path) -> _Recording:
             if request.prompt_ids is None:
                 continue
             own = sorted(steps.get(request.request, ()), key=lambda step: step.position)
-            ids = [*request.prompt_ids, *(token for step in own for token in step.emitted_ids)]
-            if any(token is None for token in ids):
+            new = [token for step in own for token in step.emitted_ids]
+            ids = [token for token in (*request.prompt_ids, *new) if token is not None]
+            if len(ids) < len(request.prompt_ids) + len(new):
                 continue
             proposals = [_proposal(step) for step in own if step.proposal_ids]
             found.num_tokens += sum(len(step.proposal_ids) for step in own)
@@ -168,9 +169,10 @@ def _recorded(path: Path) -> _Recording:
 
 def _proposal(step: Step) -> Proposal | None:
     """A proposal to replay; None where its lists contradict each other."""
-    ids, logq = list(step.proposal_ids), list(step.draft_logprobs or ())
+    ids = [token for token in step.proposal_ids if token is not None]
+    logq = list(step.draft_logprobs or ())
     parents = None if step.parents is None else list(step.parents)
-    if any(token is None for token in ids):
+    if len(ids) < len(step.proposal_ids):
         return None
     if parents is not None and (
         len(parents) != len(ids) or not all(type(p) is int and -1 <= p < i for i, p in enumerate(parents))
