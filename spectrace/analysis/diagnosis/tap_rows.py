@@ -32,7 +32,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         own = [
             (declared_boundary(facts.run, key, tally.by_index), rows) for key, rows in sorted(taps.items())
         ]
-        pairs = [(prints[k], rows) for k, rows in own if k in prints]
+        pairs = [(prints[k], rows) for k, rows in own if k is not None and k in prints]
         likeness = {shift: _likeness(pairs, shift) for shift in (0, *_SHIFTS)}
         at_home = likeness[0]
         best = max(_SHIFTS, key=lambda shift: _mean(likeness[shift]))

@@ -308,7 +308,7 @@ def test_a_refused_token_that_is_committed_in_its_place_is_a_contradiction(
 ) -> None:
     """What is left of p after a refusal is 0 at the refused token, by every lossless rule."""
     run = {**EAGLE, "verification": {"rule": "rejection_sampling"}, "sampling": {"temperature": 1.0}}
-    fields = {"target_logprobs": lambda n: [-0.7] * 4, "draft_logprobs": lambda n: [-0.4] * 4}
+    fields: dict[str, Any] = {"target_logprobs": lambda n: [-0.7] * 4, "draft_logprobs": lambda n: [-0.4] * 4}
     steps = many(chain, [3] * 40, **fields)
     assert "verification/biased" not in [
         f.id for f in diagnosed(run, steps).findings if f.strength == "certain"
@@ -340,7 +340,7 @@ def test_refusals_of_what_the_processors_rule_out_show_a_draft_that_does_not_kno
 ) -> None:
     """Under a grammar it is worth mending; with top-k alone engines do it on purpose."""
     run = {**EAGLE, "sampling": {"temperature": 0.0, "processors": ["grammar"]}}
-    fields = {
+    fields: dict[str, Any] = {
         "target_logprobs": lambda n: [-0.1, "-Infinity" if n % 2 else -2.0, None, None],
         "mask": lambda n: [mask, mask],
     }
