@@ -13,7 +13,7 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 READER = build/reader
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt lint types contracts bench samples wheel clean
+.PHONY: help demo test check fmt lint types contracts bench faults samples wheel clean
 
 help:  ## list these targets
 	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-10s %s\n' "$$name" "$$words"; done
@@ -44,6 +44,9 @@ contracts: $(VENV)/.static  ## which room may import which (import-linter)
 
 bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
 	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
+
+faults: $(VENV)/.engine  ## break real runs one by one and count what diagnose names (25 minutes)
+	$(BIN)/python -m benchmarks.faults --write $(ARGS)
 
 samples: $(VENV)/.engine  ## write sample_traces/ anew, with the same seed
 	$(BIN)/python sample_traces/make_samples.py

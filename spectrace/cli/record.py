@@ -112,7 +112,7 @@ class Generate(Protocol):
 @click.option(
     "--reference",
     is_flag=True,
-    help="EAGLE-3: record one plain forward of the target over the first prompt, at all layers.",
+    help="EAGLE-3: record one plain forward of the target over the first text, at all layers.",
 )
 @click.option(
     "--engine",
