@@ -55,6 +55,9 @@ fuzz: $(VENV)/.test  ## feed mutated files to every door for SECONDS_TO_FUZZ (Li
 bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
 	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
 
+faults: $(VENV)/.engine  ## break real runs one by one and count what diagnose names (25 minutes)
+	$(BIN)/python -m benchmarks.faults --write $(ARGS)
+
 samples: $(VENV)/.engine  ## write sample_traces/ anew, with the same seed
 	$(BIN)/python sample_traces/make_samples.py
 

@@ -46,7 +46,7 @@ def _transformers(**options: Any) -> Record:
     return lambda rig, out: rig.transformers(out, **options)
 
 
-_RANDOM = {"do_sample": True, "temperature": 0.8, "top_k": 0}
+_RANDOM: dict[str, Any] = {"do_sample": True, "temperature": 0.8, "top_k": 0}
 _STATIC = StaticTree(((0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (0, 0, 0), (0, 0, 0, 0)))
 
 

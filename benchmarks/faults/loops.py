@@ -6,6 +6,7 @@ import itertools
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -36,8 +37,9 @@ def adding(more: Callable[[Eagle3Decoder, dict[str, Any]], Fields]) -> Callable[
 
     def make(path: Path, decoder: Eagle3Decoder, **options: Any) -> Eagle3Recorder:
         recorder = Eagle3Recorder(path, decoder, **options)
-        write = recorder._writer.step
-        recorder._writer.step = lambda fields: write({**fields, **more(decoder, fields)})  # type: ignore[method-assign]
+        writer: Any = recorder._writer
+        write = writer.step
+        writer.step = lambda fields: write({**fields, **more(decoder, fields)})
         return recorder
 
     return make
@@ -97,7 +99,7 @@ def batch(rig: Rig, out: Path, broken_from: int | None) -> None:
     """Records batches in which the rows from one on have a fault, or none."""
     decoders = [Eagle3Decoder(shared_target(), rig.draft(), Chain(4), eos_ids=[rig.eos]) for _ in range(ROWS)]
     prompts = prompts_of(rig.seed, 3 * ROWS)
-    make = loop.DraftRows
+    make = DraftRows
 
     def rows_of(head: Any, *args: Any) -> DraftRows:
         row = next(at for at, decoder in enumerate(decoders) if decoder.draft.head is head)
@@ -106,7 +108,7 @@ def batch(rig: Rig, out: Path, broken_from: int | None) -> None:
 
     with (
         swapped(loop, DraftRows=rows_of),
-        BatchRecorder(out, decoders[0], tokenizer=tokenizer(), strict=True) as recorder,
+        closing(BatchRecorder(out, decoders[0], tokenizer=tokenizer(), strict=True)) as recorder,
     ):
         for first in range(0, len(prompts), ROWS):
             recorder.batch(decoders, prompts[first : first + ROWS], 64)

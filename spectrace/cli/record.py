@@ -105,7 +105,7 @@ class Generate(Protocol):
 @click.option(
     "--reference",
     is_flag=True,
-    help="EAGLE-3: record one plain forward of the target over each prompt, at all layers.",
+    help="EAGLE-3: record one plain forward of the target over each text, at all layers.",
 )
 @click.option(
     "--states",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,7 @@ def test_a_healthy_run_is_accused_of_nothing(name: str, tmp_path: Path) -> None:
 
 def test_the_lists_hold_what_is_promised() -> None:
     """Names are unique, faults are 24 at least and healthy runs 30, and every one says what it expects."""
-    names = [case.name for case in (*FAULTS, *HEALTHY)]
+    names = [*(fault.name for fault in FAULTS), *(case.name for case in HEALTHY)]
     assert len(set(names)) == len(names)
     assert len(FAULTS) >= 24
     assert len(HEALTHY) >= 30
@@ -54,7 +55,7 @@ def test_the_lists_hold_what_is_promised() -> None:
 
 def test_the_table_counts_misses_and_alarms() -> None:
     """What is not on top is shown with what stood there instead."""
-    given = {"seed": 0, "steps": 300, "alpha1": 0.5, "seconds": 60.0}
+    given: dict[str, Any] = {"seed": 0, "steps": 300, "alpha1": 0.5, "seconds": 60.0}
     page = markdown(
         [
             matrix.Result(name="map-ramp", verdict="wrong", findings=[("certain", "tree/mask")], **given),
