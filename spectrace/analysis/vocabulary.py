@@ -15,6 +15,9 @@ import numpy as np
 
 from spectrace.format.columns import Array
 
+_FAR = 2**40
+"""Beyond any id."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
@@ -56,7 +59,7 @@ def read_offset(d2t: Sequence[int], t2d: Sequence[int] | None, vocab_size: int |
     >>> reading.distinct, reading.out_of_range, reading.equals_mask
     (8, 0, True)
     """
-    table = np.asarray(d2t, np.int64)
+    table = _ids(d2t)
     return _reading(table + np.arange(len(table)), t2d, vocab_size)
 
 
@@ -67,7 +70,7 @@ def read_direct(d2t: Sequence[int], t2d: Sequence[int] | None, vocab_size: int |
     >>> reading.distinct, reading.in_mask, reading.equals_mask
     (5, 5, False)
     """
-    return _reading(np.asarray(d2t, np.int64), t2d, vocab_size)
+    return _reading(_ids(d2t), t2d, vocab_size)
 
 
 def kept_ids(t2d: Sequence[int], vocab_size: int | None) -> Array:
@@ -76,9 +79,19 @@ def kept_ids(t2d: Sequence[int], vocab_size: int | None) -> Array:
     >>> kept_ids([1, 0, 1, 0], 4).tolist(), kept_ids([0, 2], 4).tolist()
     ([0, 2], [0, 2])
     """
-    table = np.asarray(t2d, np.int64)
+    table = _ids(t2d)
     is_mask = vocab_size is not None and len(table) == vocab_size > 2 and table.size and table.max() <= 1
     found: Array = np.flatnonzero(table) if is_mask else np.unique(table)
+    return found
+
+
+def _ids(values: Sequence[int]) -> Array:
+    """A table of a header as int64, clipped where no id can be, so that sums of ids do not wrap."""
+    try:
+        table = np.asarray(values, np.int64)
+    except OverflowError:
+        table = np.array([min(max(value, -_FAR), _FAR) for value in values], np.int64)
+    found: Array = np.clip(table, -_FAR, _FAR)
     return found
 
 

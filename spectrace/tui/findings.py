@@ -58,8 +58,12 @@ def find(loader: Loader) -> Findings:
     from spectrace.tui.pages.outcomes import FIRST_STEPS
 
     with loader.opened_again() as trace:
-        diagnosis = diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS)
         total = len(trace)
+        diagnosis = loader.once(
+            "diagnosis",
+            total,
+            lambda: diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
+        )
     rows = {row for finding in diagnosis.findings for row in finding.steps if 0 <= row < total}
     return Findings(diagnosis, total, tuple(sorted(rows)))
 

@@ -170,8 +170,8 @@ class Hunt:
         return was_running
 
     def words(self, row: int) -> list[str]:
-        """What the status row says of it."""
-        return [*self._filter_words(row), *self._search_words(row), *self._walk_words()]
+        """What the status row says of filter and search."""
+        return [*self._filter_words(row), *self._search_words(row)]
 
     def _settled(self, row: int) -> Arrival | None:
         """The wanted match, as far as it is known."""
@@ -220,7 +220,8 @@ class Hunt:
         found = f"{search.number_of(row):,} of ≥ {search.count:,}, " if search.count else ""
         return [f"{name}: {found}scanning {search.share:.0%}, Esc stops"]
 
-    def _walk_words(self) -> list[str]:
+    def walk_words(self) -> list[str]:
+        """What is being looked for."""
         if self._walk is None:
             return []
         return [f"looking for the {self._walk.name}: {self._walk.share:.0%}, Esc stops"]

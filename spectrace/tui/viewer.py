@@ -195,10 +195,10 @@ class Viewer(App[None]):
         """Shows a text that may be copied."""
         self.push_screen(CopyScreen(text, what, scrolls_by_line=self._is_frugal))
 
-    def cursor_moved(self, row: int) -> None:
-        """Tells the page on top where the cursor of the steps is."""
+    def cursor_moved(self, row: int, word: str) -> None:
+        """Tells the page on top where the cursor of the steps is, and what is said of it."""
         if isinstance(self.screen, PageScreen):
-            self.screen.follow_cursor(row)
+            self.screen.follow_cursor(row, word)
 
     def tell(self, screen: KeyScreen, message: Message) -> None:
         """Hands a message over from a thread that may outlive the app."""

@@ -176,6 +176,24 @@ async def test_a_page_that_follows_the_cursor_moves_it(trace: Path) -> None:
         assert "not in this screen" in driven.text
 
 
+async def test_findings_are_gone_to_in_a_page_that_follows(tmp_path: Path) -> None:
+    """The rules are asked beside the viewer; what they say of the step is said in the page."""
+    path = make_trace(tmp_path / "run", 60, nonfinite={"draft_logits": 3})
+    async with viewing(path, size=(140, 30)) as driven:
+        await driven.type(":here\r")
+        await driven.press(")")
+        found = driven.app.findings
+        assert found is not None
+        first = found.next_row(0, 1, forward=True)
+        assert first is not None
+        assert f"this is step {first}" in driven.text
+        assert "nonfinite/" in driven.text
+        await driven.type("999)")
+        assert "no finding names a step after this one; this one: nonfinite/" in driven.text
+        await driven.press("q", "c")
+        assert "cliff" in driven.text
+
+
 async def test_reading_is_said_and_stopped(trace: Path) -> None:
     """While a page is read the status row says so; Esc stops the reading and leaves, q too."""
     async with viewing(trace) as driven:

@@ -17,6 +17,8 @@ from spectrace.format.records import Run
 MAX_REQUESTS = 16
 MAX_ROWS = 2048
 """Tap rows kept of one request."""
+_LARGEST = 1e100
+"""Beyond any value of a state."""
 
 
 @dataclass(slots=True)
@@ -85,12 +87,14 @@ class TapTally:
     def _stale(self, block: Block, taps: _Taps) -> None:
         """Rows with the fingerprint of another position; boundary 0 repeats with every repeated token."""
         deep = (taps.key > 0) | self.by_index
-        usable = np.flatnonzero(deep & taps.has_position & np.isfinite(taps.rms))
+        is_whole = np.isfinite(taps.rms) & np.isfinite(taps.projections).all(axis=1)
+        usable = np.flatnonzero(deep & taps.has_position & is_whole)
         zero = usable[taps.rms[usable] == 0]
         usable = usable[taps.rms[usable] > 0]
         self.compared += len(usable) + len(zero)
         self.zero += len(zero)
-        prints = np.ascontiguousarray(taps.projections[usable].astype(np.float32)).view(np.uint32)
+        with np.errstate(over="ignore"):
+            prints = np.ascontiguousarray(taps.projections[usable].astype(np.float32)).view(np.uint32)
         weights = np.arange(1, NUM_PROJECTIONS + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
         digest = (prints.astype(np.uint64) * weights).sum(axis=1, dtype=np.uint64)
         order = np.lexsort((usable, digest, taps.key[usable]))
@@ -157,10 +161,16 @@ def _taps_of(block: Block) -> _Taps | None:
         key[usable].astype(np.int64),
         position[usable].astype(np.int64),
         has_position[usable],
-        np.where(has_rms, rms, np.nan)[usable],
-        projections[kept],
+        possible(np.where(has_rms, rms, np.nan))[usable],
+        possible(projections[kept]),
         by_index,
     )
+
+
+def possible(values: Array) -> Array:
+    """Numbers that a state can have; larger ones, made up, overflow when they are squared, and become NaN."""
+    found: Array = np.where(np.abs(values) < _LARGEST, values, np.nan)
+    return found
 
 
 def _tap_values(block: Block, path: str, size: int) -> tuple[Array, Array]:

@@ -14,7 +14,7 @@ from typing import TypeAlias
 import numpy as np
 
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.fingerprints import TapRows, TapTally
+from spectrace.analysis.diagnosis.fingerprints import TapRows, TapTally, possible
 from spectrace.format.columns import Array
 from spectrace.format.projections import NUM_PROJECTIONS
 from spectrace.format.records import Reference, Run
@@ -160,9 +160,12 @@ def _by_request(references: Sequence[Reference]) -> dict[str | None, dict[int, d
         for row in filter(None, reference.rows):  # a row of the wrong type is loaded as None
             if row.position is None or row.projections is None or len(row.projections) != NUM_PROJECTIONS:
                 continue
-            rms = np.nan if row.rms is None else float(row.rms)
+            values = possible(np.asarray(row.projections, np.float64))
+            rms = np.nan if row.rms is None else float(possible(np.asarray(row.rms, np.float64)))
+            if not np.isfinite(values).all():
+                continue
             table = found.setdefault(reference.request, {}).setdefault(reference.boundary, {})
-            table[row.position] = (rms, np.asarray(row.projections, np.float64))
+            table[row.position] = (rms, values)
     return found
 
 

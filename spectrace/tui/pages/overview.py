@@ -60,7 +60,12 @@ def gather(loader: Loader, row: int) -> Overview:
             run=trace.run,
             counts=trace.counts,
             series=series_of(trace),
-            diagnosis=diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
+            # Also what ) and ( go by.
+            diagnosis=loader.once(
+                "diagnosis",
+                len(trace),
+                lambda: diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
+            ),
             gaps=trace.gaps,
             problems=tuple(trace.problems),
         )

@@ -36,7 +36,7 @@ def copy_page(text: str, what: str) -> Page:
     """What is about to be copied, shown before it is."""
     return Page(
         id="copy",
-        title=f"Enter copies {what}, {len(text.encode()):,} bytes, to the terminal's clipboard; Esc does not",
+        title=f"Enter copies {what} ({len(text.encode()):,} bytes), Esc does not",
         key="",
         description="copy",
         gather=_nothing,

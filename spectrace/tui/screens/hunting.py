@@ -226,6 +226,11 @@ class HuntingScreen(MovingScreen):
         self._anchor = None
         super().go_to(row, word, scroll=scroll, position=position)
 
+    def say(self, word: str) -> None:
+        """As `MovingScreen`; a page above that follows the cursor says it too."""
+        super().say(word)
+        self.viewer.cursor_moved(self.row, word)
+
     # --- what comes from the background ---
 
     def on_task_advanced(self, message: TaskAdvanced) -> None:
@@ -243,9 +248,13 @@ class HuntingScreen(MovingScreen):
         return self.hunt.stop() | was_asking
 
     def words(self) -> list[str]:
-        """What the status row says of it."""
+        """What the status row says of filter, search and whatever else runs."""
+        return [*self.hunt.words(self.row), *self.hunting_words()]
+
+    def hunting_words(self) -> list[str]:
+        """What is being looked for, a page above says it too."""
         asking = ["asking every rule of the diagnosis, Esc stops"] if self._asked is not None else []
-        return [*self.hunt.words(self.row), *asking]
+        return [*self.hunt.walk_words(), *asking]
 
     def _arrive(self, arrival: Arrival | None) -> None:
         if arrival is None:

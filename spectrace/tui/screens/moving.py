@@ -65,7 +65,7 @@ class MovingScreen(AskingScreen):
         self.position = first_position(states) if position is None else position
         self.show_place()
         self.show_detail_soon()
-        self.viewer.cursor_moved(self.row)
+        self.viewer.cursor_moved(self.row, word)
 
     def jump_to(self, row: int, word: str = "", *, position: int | None = None) -> None:
         """Goes where it is worth coming back from."""

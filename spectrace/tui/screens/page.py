@@ -98,12 +98,15 @@ class PageScreen(AskingScreen):
             self.call_after_refresh(self._begin)
         self.show_place()
 
-    def follow_cursor(self, row: int) -> None:
-        """The cursor in the list of steps has moved."""
-        if self.page.follows_cursor and row != self.row:
+    def follow_cursor(self, row: int, word: str) -> None:
+        """The cursor in the list of steps has moved, or could not."""
+        if not self.page.follows_cursor:
+            return
+        self.word = word
+        if row != self.row:
             self.row = row
             self.gather()
-            self.show_place()
+        self.show_place()
 
     def _lay_out(self) -> None:
         if self._facts is not None:
@@ -133,6 +136,7 @@ class PageScreen(AskingScreen):
             return
         words = [self.word, self._search_words()]
         words += ["reading… (Esc stops)" if self.gathering.is_running else ""]
+        words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
         self._pane("status").show([status_line(place, words, width, count=self.count)])
         self._pane("hints").show([hint_line(width, self.viewer.keys, PAGE_HINTS)])
@@ -161,8 +165,9 @@ class PageScreen(AskingScreen):
         """Moves in the lines; what looks for a step moves the cursor below, where the page follows it."""
         name = key.action.partition("(")[0]
         if self.page.follows_cursor and name in _FOLLOWED:
+            self.viewer.steps.count, self.count = self.count, ""
             await self.app.run_action(key.action, default_namespace=self.viewer.steps)
-            self.say(self.viewer.steps.word)
+            self.show_place()
         elif hasattr(self, f"action_{name}"):
             await super().run_key(key)
         else:
@@ -197,6 +202,8 @@ class PageScreen(AskingScreen):
         if self.gathering.stop():
             self._early = None
             self.say("stopped: this screen is not complete")
+        elif self.page.follows_cursor and self.viewer.steps.stop():
+            self.say("stopped")
         elif self.needle:
             self.needle = ""
             self.say("")

@@ -119,6 +119,44 @@ def test_malformed_steps_are_shown_as_far_as_they_go(page: Page, harm: str, tmp_
             check_lines(page.lines(facts, width), width, 6)
 
 
+BIG = 2**64 - 1
+HEADERS: dict[str, dict[str, Any]] = {
+    "entries beyond 64 bits": {"vocab_map": {"d2t": [BIG, -(2**63), 3]}},
+    "kept ids beyond 64 bits": {"vocab_map": {"d2t": [0, 1], "t2d": [BIG]}},
+    "empty tables": {"vocab_map": {"d2t": [], "t2d": []}, "target": {"vocab_size": 10}},
+    "negative sizes": {"target": {"vocab_size": -5, "num_layers": -1}, "draft": {"head_rows": BIG}},
+    "boundaries beyond 64 bits": {"taps": {"declared": [BIG, -3], "boundaries": [BIG, -1], "order": [BIG]}},
+    "no numbers": {"sampling": {"temperature": float("nan")}, "baseline": {"token_ns": -1}},
+    "odd trees": {"speculation": {"num_draft_tokens": -1, "tree": {"topk": BIG}}},
+}
+
+
+@every_page
+@pytest.mark.parametrize("header", HEADERS)
+def test_impossible_headers_are_shown(page: Page, header: str, tmp_path: Path) -> None:
+    """Numbers that no run can have, in header and fingerprints, raise nothing and warn of nothing."""
+    path = tmp_path / "t.spectrace"
+    tap = {
+        "boundary": 3,
+        "position": 0,
+        "shape": [16],
+        "dtype": "f",
+        "rms": 1e308,
+        "projections": [1e308] * 32,
+    }
+    flat = {**tap, "position": 1, "shape": [], "rms": 0.0, "projections": [0.0] * 32}
+    with TraceWriter(path, HEADERS[header], strict=True) as writer:
+        for position, value in ((0, 1e308), (1, float("nan")), (BIG, 0.0)):
+            row = {"position": position, "rms": value, "projections": [value] * 32}
+            writer.reference(boundary=3, rows=[row])
+        for row_number in range(6):
+            writer.step({**made_step(row_number), "taps": [tap, flat]})
+    with spectrace.open(path) as trace:
+        loader = Loader(trace, against=[path])
+        for width in (20, 80, 200):
+            check_lines(page.lines(page.gather(loader, 2), width), width, 6)
+
+
 @every_page
 def test_an_empty_trace_has_pages(page: Page, tmp_path: Path) -> None:
     """A trace without a step says so on every page."""
