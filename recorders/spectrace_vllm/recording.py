@@ -176,10 +176,14 @@ class Recording:
         atexit.unregister(self.close)
         if not self.writer.flush():
             logger.warning("vllm: %s: not everything was written in time", self.writer.path)
+        self.guard("close", self._write_rest)
+        self.writer.close()
+
+    def _write_rest(self) -> None:
+        """Writes the steps that were held back; the writer's thread has nothing left to take."""
         self._joiner.finish()
         for fields in iter(self._joiner.take, None):
             self.writer.steps(*fields)
-        self.writer.close()
 
     # --- what the runners report ---
 
