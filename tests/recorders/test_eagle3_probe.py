@@ -30,6 +30,7 @@ from spectrace_eagle3 import (  # noqa: E402
 )
 from spectrace_eagle3.probe import probe  # noqa: E402
 from spectrace_eagle3.states import states_path  # noqa: E402
+from spectrace_eagle3.variants import variants, varied  # noqa: E402
 from tests.recorders.eagle3_zoo import EOS, bundled_target, bundled_tokenizer, prompt_ids  # noqa: E402
 
 pytestmark = pytest.mark.engine
@@ -165,6 +166,21 @@ def test_without_its_layer_the_draft_is_right_by_chance_only(run: Probe) -> None
     assert code == 0
     assert rows["without the draft's layer"][0] <= 1
     assert rows["as this decoder runs it"][0] > 5
+
+
+def test_no_line_leaves_the_draft_changed() -> None:
+    """Each is undone, whatever it did to norms, layers, flags and embeddings."""
+    model = bundled_target()
+    draft = load_draft(spectrace_demo.eagle3_path(), model)
+    before = repr(draft.head), draft.head.config, draft.head.norm_output, draft.head.embed_tokens.weight
+    tried = variants(draft, 8, has_chains=True)
+    assert len({variant.name for variant in tried}) == len(tried) >= 18
+    for variant in tried:
+        with varied(draft, variant, model):
+            pass
+        after = repr(draft.head), draft.head.config, draft.head.norm_output, draft.head.embed_tokens.weight
+        assert all(a is b or a == b for a, b in zip(before[:3], after[:3]))
+        assert before[3] is after[3]
 
 
 def test_the_table_says_what_it_was_compared_with(run: Probe) -> None:
