@@ -13,16 +13,20 @@ PIP = $(BIN)/python -m pip --disable-pip-version-check
 READER = build/reader
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check fmt lint types contracts bench samples wheel clean
+.PHONY: help demo test test-engines check fmt lint types contracts faults fuzz bench samples wheel clean
 
 help:  ## list these targets
-	@sed -n 's/^\([a-z]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-10s %s\n' "$$name" "$$words"; done
+	@sed -n 's/^\([a-z-]*\):.*## /\1 /p' Makefile | while read -r name words; do printf 'make %-12s %s\n' "$$name" "$$words"; done
 
 demo: $(VENV)/.engine  ## record a real run of the bundled tiny models and show it
 	$(BIN)/spectrace demo
 
 test: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest $(ARGS)
+
+# Eleven minutes on two busy cores, most of it imports; 3.1 GB, built once with Python 3.11.
+test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM on a CPU, both runners
+	build/engines/bin/python -m pytest tests/recorders/vllm $(ARGS)
 
 check: lint types contracts  ## every check that runs no test
 
@@ -42,8 +46,17 @@ types: $(VENV)/.static  ## mypy --strict
 contracts: $(VENV)/.static  ## which room may import which (import-linter)
 	$(BIN)/lint-imports
 
+SECONDS_TO_FUZZ ?= 240
+
+fuzz: $(VENV)/.test  ## feed mutated files to every door for SECONDS_TO_FUZZ (Linux, Python 3.11 to 3.13)
+	$(PIP) install --quiet -c constraints.txt atheris
+	$(BIN)/python tests/fuzz/run.py $(SECONDS_TO_FUZZ)
+
 bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
 	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
+
+faults: $(VENV)/.engine  ## break real runs one by one and count what diagnose names (25 minutes)
+	$(BIN)/python -m benchmarks.faults --write $(ARGS)
 
 samples: $(VENV)/.engine  ## write sample_traces/ anew, with the same seed
 	$(BIN)/python sample_traces/make_samples.py
@@ -72,11 +85,16 @@ $(VENV)/.pip:
 
 $(VENV)/.engine: $(VENV)/.pip pyproject.toml constraints.txt
 	$(PIP) install -c constraints.txt torch
-	$(PIP) install --quiet -c constraints.txt -e '.[transformers]'
+	$(PIP) install --quiet -c constraints.txt -e '.[report,transformers]'
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.engine
 	$(PIP) install --quiet -c constraints.txt --group test
+	@touch $@
+
+build/engines/.ready: tests/recorders/vllm/make_venv.sh tests/recorders/vllm/requirements.txt
+	rm -rf build/engines
+	tests/recorders/vllm/make_venv.sh build/engines
 	@touch $@
 
 # mypy and import-linter read the packages that the code imports.

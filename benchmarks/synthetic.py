@@ -191,13 +191,15 @@ def _by_row(given: Any) -> list[Any]:
     return given if isinstance(given, list) else given.tolist()
 
 
-def write_live(path: Path, num_rows: int, *, full: bool = False) -> None:
+def write_live(
+    path: Path, num_rows: int, *, full: bool = False, engine: SyntheticEngine | None = None
+) -> None:
     """A trace as a recorder leaves it: one frame for each engine step of 56 requests.
 
     Written by the writing thread's half alone and without waiting for a clock, so that the frames are those
     of a real engine, whose steps are longer than the flush interval.
     """
-    engine = SyntheticEngine(full=full)
+    engine = engine or SyntheticEngine(full=full)
     packer = Packer(path, {"schema": 1, "method": "eagle3", "target": {"id": "synthetic"}}, _complain)
     rows = 0
     while rows < num_rows:

@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.faults import matrix
+from benchmarks.faults.faults import Fault
 from benchmarks.faults.table import markdown
 
 HERE = Path(__file__).parent
@@ -17,7 +18,8 @@ def main() -> None:
     """Runs what was chosen and prints the table."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--only", nargs="*", default=[], metavar="NAME", help="beginnings of names")
-    parser.add_argument("--seeds", type=int, default=3, help="runs of each case")
+    parser.add_argument("--seeds", type=int, default=3, help="runs of each fault")
+    parser.add_argument("--healthy-seeds", type=int, default=1, help="runs of each healthy case")
     parser.add_argument(
         "--keep",
         type=Path,
@@ -30,8 +32,9 @@ def main() -> None:
         folder = chosen.keep or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         results = []
-        for seed in range(chosen.seeds):
-            for case in matrix.chosen(chosen.only):
+        for case in matrix.chosen(chosen.only):
+            seeds = chosen.seeds if isinstance(case, Fault) else chosen.healthy_seeds
+            for seed in range(seeds):
                 result = matrix.run(case, seed, folder)
                 listed = ", ".join(f"{id_} ({strength})" for strength, id_ in result.findings) or "nothing"
                 line = f"{result.name} {seed}: {result.verdict}; {listed} [{result.seconds:.0f} s]"

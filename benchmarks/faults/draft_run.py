@@ -31,7 +31,7 @@ def other_theta(rig: Rig, out: Path) -> None:
     """The draft runs with the rotary base of another model."""
     draft = rig.draft()
     layer = draft.head.config.layer
-    layer.rope_parameters = {**layer.rope_parameters, "rope_theta": 100.0}
+    layer.rope_parameters = {**dict(layer.rope_parameters or {}), "rope_theta": 100.0}
     draft.head.rotary = LlamaRotaryEmbedding(layer)
     rig.eagle3(out, draft=draft)
 
@@ -117,10 +117,9 @@ class Poisoned(DraftRows):
         super().begin(token_ids, taps, first_position)
         if self._is_poisoned and is_prompt:
             noise = torch.Generator().manual_seed(0)
-            self._cache._rows = [
-                row if row is None else tuple(torch.randn(part.shape, generator=noise) * 100 for part in row)
-                for row in self._cache._rows
-            ]  # type: ignore[misc]
+            for row in self._cache._rows:
+                for part in row or ():
+                    part.copy_(torch.randn(part.shape, generator=noise) * 100)
 
 
 class Frozen(DraftRows):

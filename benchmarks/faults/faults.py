@@ -142,10 +142,10 @@ _WEIGHTS = (
         weights.blank_layer,
     ),
     _statistical(
-        "weights-int4",
-        "the draft's matrices are rounded to 4 bits with one scale each; beside a run in full precision",
+        "weights-int3",
+        "the draft's matrices are rounded to 3 bits with one scale each; beside a run in full precision",
         "weights/precision",
-        weights.four_bits,
+        weights.three_bits,
         control=_healthy,
     ),
 )
@@ -425,11 +425,11 @@ _LOOP = (
         "draft-decays",
         "the draft's LM head loses a little with every step of a long day",
         "drift/over-time",
-        lambda rig, out: loops.uptime(rig, out, 0.0015),
+        lambda rig, out: loops.uptime(rig, out, 0.006),
     ),
     _statistical(
         "text-repeats",
-        "prompts that repeat five words",
+        "prompts that repeat one question and its answer, texts that may not end",
         "workload/degenerate",
         loops.repetition,
     ),

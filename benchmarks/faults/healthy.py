@@ -46,7 +46,7 @@ def _transformers(**options: Any) -> Record:
     return lambda rig, out: rig.transformers(out, **options)
 
 
-_RANDOM = {"do_sample": True, "temperature": 0.8, "top_k": 0}
+_RANDOM: dict[str, Any] = {"do_sample": True, "temperature": 0.8, "top_k": 0}
 _STATIC = StaticTree(((0,), (1,), (2,), (0, 0), (0, 1), (1, 0), (0, 0, 0), (0, 0, 0, 0)))
 
 
@@ -57,7 +57,9 @@ _CASES: dict[str, Record] = {
     "chain-8": _eagle3(plan=Chain(8)),
     "chain-16": _eagle3(plan=Chain(16)),
     "chain-no-reference": _eagle3(reference=False),
-    "chain-long-texts": _eagle3(new_tokens=300, ends=False),
+    "chain-long-texts": lambda rig, out: rig.eagle3(
+        out, temperature=0.7, prompts=prompts_of(rig.seed, 6), new_tokens=300, ends=False
+    ),
     "chain-short-texts": lambda rig, out: rig.eagle3(out, prompts=prompts_of(rig.seed, 60), new_tokens=20),
     "tree-12": _eagle3(plan=verifying.TREE),
     "tree-32": _eagle3(plan=DynamicTree(topk=8, depth=6, num_nodes=32)),

@@ -126,9 +126,10 @@ def _permuted_tokenizer(rig: Rig) -> PreTrainedTokenizerFast:
 
 def other_tokenizer(rig: Rig, out: Path) -> None:
     """The draft model has another tokenizer, which the recorder sees; ids are passed on as they are."""
-    rig.transformers(out, draft=_permuted_draft(), record={"assistant_tokenizer": _permuted_tokenizer(rig)})
+    tokenizer = _permuted_tokenizer(rig)
+    rig.transformers(out, draft=_permuted_draft(), num_prompts=6, record={"assistant_tokenizer": tokenizer})
 
 
 def unseen_tokenizer(rig: Rig, out: Path) -> None:
     """The same, and nobody says what the draft's ids mean."""
-    rig.transformers(out, draft=_permuted_draft())
+    rig.transformers(out, draft=_permuted_draft(), num_prompts=6)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import random
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,7 @@ from torch import Tensor
 
 from benchmarks.faults.rig import Rig, prompts_of, shared_target, swapped, tokenizer
 from benchmarks.faults.verifying import TEMPERATURE
+from spectrace_demo.world import FACTS
 from spectrace_eagle3 import Chain, Eagle3Decoder, Eagle3Recorder
 from spectrace_eagle3 import decoder as loop
 from spectrace_eagle3.decoder import Round
@@ -33,8 +37,9 @@ def adding(more: Callable[[Eagle3Decoder, dict[str, Any]], Fields]) -> Callable[
 
     def make(path: Path, decoder: Eagle3Decoder, **options: Any) -> Eagle3Recorder:
         recorder = Eagle3Recorder(path, decoder, **options)
-        write = recorder._writer.step
-        recorder._writer.step = lambda fields: write({**fields, **more(decoder, fields)})  # type: ignore[method-assign]
+        writer: Any = recorder._writer
+        write = writer.step
+        writer.step = lambda fields: write({**fields, **more(decoder, fields)})
         return recorder
 
     return make
@@ -94,7 +99,7 @@ def batch(rig: Rig, out: Path, broken_from: int | None) -> None:
     """Records batches in which the rows from one on have a fault, or none."""
     decoders = [Eagle3Decoder(shared_target(), rig.draft(), Chain(4), eos_ids=[rig.eos]) for _ in range(ROWS)]
     prompts = prompts_of(rig.seed, 3 * ROWS)
-    make = loop.DraftRows
+    make = DraftRows
 
     def rows_of(head: Any, *args: Any) -> DraftRows:
         row = next(at for at, decoder in enumerate(decoders) if decoder.draft.head is head)
@@ -103,7 +108,7 @@ def batch(rig: Rig, out: Path, broken_from: int | None) -> None:
 
     with (
         swapped(loop, DraftRows=rows_of),
-        BatchRecorder(out, decoders[0], tokenizer=tokenizer(), strict=True) as recorder,
+        closing(BatchRecorder(out, decoders[0], tokenizer=tokenizer(), strict=True)) as recorder,
     ):
         for first in range(0, len(prompts), ROWS):
             recorder.batch(decoders, prompts[first : first + ROWS], 64)
@@ -200,7 +205,7 @@ class Slow:
     """A clock of a slow server: every look at it costs three seconds."""
 
     def __init__(self) -> None:
-        self._now = 0
+        self._now = time.monotonic_ns()
 
     def monotonic_ns(self) -> int:
         """Nanoseconds."""
@@ -225,11 +230,22 @@ def uptime(rig: Rig, out: Path, decay: float) -> None:
 # --- text and types --------------------------------------------------------------------------------
 
 
+class Endless(Sampler):
+    """Greedy, and never at an end."""
+
+    def processed(self, logits: Tensor) -> Tensor:
+        """[n, vocab_size] with the special tokens ruled out."""
+        endless = logits.clone()
+        endless[:, :3] = float("-inf")
+        return endless
+
+
 def repetition(rig: Rig, out: Path) -> None:
-    """Prompts that repeat a few words, and texts that never end."""
-    words = [ids[1:6] for ids in rig.prompts[:8]]
-    prompts = [[rig.prompts[0][0], *own * 12] for own in words]
-    rig.eagle3(out, prompts=prompts, new_tokens=230, ends=False)
+    """One question and its answer four times over, and an answer that must not end."""
+    chosen = random.Random(rig.seed).sample(FACTS, 8)
+    texts = [f"Question: {question}\nAnswer: {answer}.\n" * 4 for question, answer in chosen]
+    prompts = [tokenizer()(text).input_ids for text in texts]
+    rig.eagle3(out, prompts=prompts, sampler=Endless(), new_tokens=240, ends=False)
 
 
 def in_half(num_draft_tokens: int) -> Callable[[Rig, Path], None]:

@@ -82,6 +82,7 @@ def _judged(found: Diagnosis, expected: Sequence[str] | None) -> str:
 def chosen(names: Iterable[str]) -> Iterator[Fault | Healthy]:
     """The cases whose names begin with one of those given; all for none."""
     wanted = tuple(names)
-    for case in (*FAULTS, *HEALTHY):
+    cases: list[Fault | Healthy] = [*FAULTS, *HEALTHY]
+    for case in cases:
         if not wanted or case.name.startswith(wanted):
             yield case

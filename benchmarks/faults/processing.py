@@ -75,10 +75,10 @@ def penalised(rig: Rig, out: Path, decoder: type[PenalisedDecoder]) -> None:
 # --- a grammar -------------------------------------------------------------------------------------
 
 
-def banned_ids() -> Tensor:
-    """What the grammar rules out: every token with a capital letter or a digit."""
+def banned_ids(letters: str) -> Tensor:
+    """What the grammar rules out: every token with one of these letters."""
     texts = [tokenizer().decode([number]) for number in range(len(tokenizer()))]
-    found = [n for n, text in enumerate(texts) if n > 2 and any(c.isupper() or c.isdigit() for c in text)]
+    found = [n for n, text in enumerate(texts) if n > 2 and set(text) & set(letters)]
     return torch.tensor(found)
 
 
@@ -88,14 +88,18 @@ def shared_draft_table() -> Tensor:
 
 
 class Grammar(Sampler):
-    """Greedy under a mask that can be switched."""
+    """Greedy under a mask that can be switched.
 
-    def __init__(self) -> None:
+    Args:
+        letters: what it rules out.
+    """
+
+    def __init__(self, letters: str = "qxz") -> None:
         super().__init__()
         self.rows: list[bool] = []
         """Which rows of the next logits are masked; those behind the last are like it."""
         self.is_draft_masked = False
-        self._banned = banned_ids()
+        self._banned = banned_ids(letters)
         self._banned_raw = torch.isin(shared_draft_table(), self._banned)
 
     def draw_draft(self, logits: Tensor) -> int:
@@ -128,12 +132,14 @@ class GrammarDecoder(Eagle3Decoder):
     sampler: Grammar
     looks_inside = False
     """The mask follows the draft tokens of a step; otherwise it is set once a step."""
+    begins = False
+    """The mask is on before anything is said."""
     _began = False
 
     def rounds(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Any:
-        """As ever, with the mask off."""
-        self._began = False
-        self.sampler.rows = [False]
+        """As ever."""
+        self._began = self.begins
+        self.sampler.rows = [self.begins]
         for done in super().rounds(prompt_ids, max_new_tokens):
             yield done
             self._began = self._began or STOP() in done.emitted
@@ -179,17 +185,9 @@ def grammar(rig: Rig, out: Path, decoder: type[GrammarDecoder]) -> None:
 class AlwaysDecoder(GrammarDecoder):
     """Has the mask on from the first token."""
 
-    def rounds(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Any:
-        """As ever."""
-        for done in super().rounds(prompt_ids, max_new_tokens):
-            self._began = True
-            yield done
-
-    def _round(self, *args: Any, **options: Any) -> Round:
-        self._began = True
-        return super()._round(*args, **options)
+    begins = True
 
 
 def draft_unaware(rig: Rig, out: Path) -> None:
     """The grammar masks the target's logits and not the draft's."""
-    rig.eagle3(out, decoder=AlwaysDecoder, sampler=Grammar(), recorder=adding(_masks))
+    rig.eagle3(out, decoder=AlwaysDecoder, sampler=Grammar("aA0123456789"), recorder=adding(_masks))

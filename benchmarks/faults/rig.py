@@ -162,6 +162,7 @@ class Rig:
         draft: Any = None,
         num_draft_tokens: int = 5,
         new_tokens: int = NEW_TOKENS,
+        num_prompts: int = NUM_PROMPTS,
         run: Mapping[str, Any] | None = None,
         record: Mapping[str, Any] | None = None,
         **options: Any,
@@ -174,6 +175,7 @@ class Rig:
             draft: draft model; without one, `options` say how to propose.
             num_draft_tokens: of every proposal of a draft model.
             new_tokens: per prompt.
+            num_prompts: of the seed's.
             run: header facts.
             record: further arguments of the recorder.
             options: of `generate`.
@@ -189,7 +191,7 @@ class Rig:
         with spectrace_transformers.record(
             out, model, tokenizer=tokenizer(), strict=True, run=run, **(record or {})
         ):
-            for ids in self.prompts:
+            for ids in self.prompts[:num_prompts]:
                 model.generate(torch.tensor([ids]), max_new_tokens=new_tokens, **options)
 
 

@@ -81,9 +81,28 @@ def mlp_only(rig: Rig, out: Path) -> None:
     )
 
 
+class LateRows(Eagle3Decoder):
+    """Gathers each row of the state buffer one place early."""
+
+    _before: Tensor | None = None
+
+    def _late(self, done: Round) -> Round:
+        taps = done.taps
+        before = taps[:, :1] if self._before is None else self._before
+        self._before = taps[:, -1:]
+        return replace(done, taps=torch.cat((before, taps[:, :-1]), dim=1))
+
+    def _prefill(self, *args: Any) -> Round:
+        self._before = None
+        return self._late(super()._prefill(*args))
+
+    def _round(self, *args: Any) -> Round:
+        return self._late(super()._round(*args))
+
+
 def one_row_late(rig: Rig, out: Path) -> None:
     """Each token goes with the state of the token before its own."""
-    rig.eagle3(out, decoder=changed(lambda taps, _: taps.roll(1, dims=1)))
+    rig.eagle3(out, decoder=LateRows)
 
 
 def wrong_after_prompt(rig: Rig, out: Path) -> None:

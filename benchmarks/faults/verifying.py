@@ -35,7 +35,7 @@ def with_verifier(
     """
 
     def record(rig: Rig, out: Path) -> None:
-        more = {"prompts": prompts_of(rig.seed, num_prompts)} if num_prompts else {}
+        more: dict[str, Any] = {"prompts": prompts_of(rig.seed, num_prompts)} if num_prompts else {}
         with swapped(loop, verify=verifier):
             rig.eagle3(out, **more, **options)
 

@@ -73,7 +73,7 @@ def round_weights(draft: Draft, bits: int) -> Draft:
     return draft
 
 
-def four_bits(rig: Rig, out: Path) -> None:
-    """All matrices of the draft are rounded to 4 bits."""
-    draft = round_weights(rig.draft(), 4)
-    rig.eagle3(out, draft=draft, run={"draft": {"quantization": "int4"}})
+def three_bits(rig: Rig, out: Path) -> None:
+    """All matrices of the draft are rounded to 3 bits."""
+    draft = round_weights(rig.draft(), 3)
+    rig.eagle3(out, draft=draft, run={"draft": {"quantization": "int3"}})

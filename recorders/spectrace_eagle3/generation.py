@@ -42,6 +42,7 @@ def generate(
     device: str | None = None,
     chat: bool = False,
     compare_baseline: bool = False,
+    control: str | None = None,
     overwrite: bool = False,
     reference: bool = False,
     states: int = 0,
@@ -68,6 +69,7 @@ def generate(
         chat: wrap each prompt in the target's chat template.
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
+        control: the kind of control run this is, for the header.
         overwrite: replace ``out``, once the models are loaded.
         reference: also record one plain forward of the target over each prompt and its output.
         states: steps, from the first, whose raw states are written beside the trace.
@@ -103,7 +105,13 @@ def generate(
     outputs: list[Output] = []
     with (
         Eagle3Decoder(model, head, plan, sampler=sampler, eos_ids=eos_ids) as decoder,
-        Eagle3Recorder(out, decoder, tokenizer=tokenizer, states=states) as recorder,
+        Eagle3Recorder(
+            out,
+            decoder,
+            tokenizer=tokenizer,
+            states=states,
+            run=None if control is None else {"control": control},
+        ) as recorder,
     ):
         for ids in inputs:
             new_ids = recorder.generate(ids, max_new_tokens, reference=reference, on_emitted=watch.begin())

@@ -122,7 +122,8 @@ def probe(
     if not texts:
         raise UsageError(f"probe: no text has the {depth + 2} tokens that drafting {depth} of them takes")
     states = {} if trace is None or run is None else read_states(trace, run.created)
-    found = _probed(model, loaded, texts, depth, _temperature(run), states, on_progress)
+    with torch.no_grad():
+        found = _probed(model, loaded, texts, depth, _temperature(run), states, on_progress)
     accuracy = loaded.head.config.training.get("first_position_accuracy")
     names = [] if run is None or run.draft is None else other_weights(loaded, model, run.draft)
     return {**found, "declared_accuracy": accuracy, "other_weights": names}
@@ -163,7 +164,7 @@ def _probed(
     rows = []
     for done, variant in enumerate(tried, 1):
         tally = _Tally([0] * depth)
-        with varied(draft, variant, model), torch.no_grad():
+        with varied(draft, variant, model):
             for text, reading in zip(texts, readings, strict=True):
                 if variant.keeps_rejected:
                     _replay_keeping(draft, text, reading, tally.replay, temperature)
@@ -172,13 +173,12 @@ def _probed(
                     _judge(rows_read, table_of(draft, variant), text, reading.picks, tally)
                     _replay(rows_read, table_of(draft, variant), text, tally.replay, temperature)
         replay = tally.replay
-        apart = replay.apart / replay.same if replay.same else None
         rows.append(
             {
                 "name": variant.name,
                 "right": tally.shares(),
                 "same": [replay.same, replay.proposed],
-                "apart": apart,
+                "apart": replay.mean_apart,
             }
         )
         on_progress(done, len(tried))
@@ -194,37 +194,42 @@ def _on_states(
     states: Mapping[str, Tensor],
 ) -> dict[str, Any] | None:
     """Accuracy with the states that the run fed the draft, beside that with the target's, same positions."""
-    fed, own, usual = _Tally([0] * depth), _Tally([0] * depth), Variant(name="")
-    taps, truths = [], []
+    usual = Variant(name="")
+    fed, own = _Tally([0] * depth), _Tally([0] * depth)
+    given, truths = [], []
     for text, reading in zip(texts, readings, strict=True):
-        raw = states.get(text.request)
-        if raw is None:
+        if text.request not in states:
             continue
-        raw = raw[:, : len(text.ids)].to(reading.states)
         wanted = _taps(model, draft, usual, reading)
-        if raw.shape[0] != wanted.shape[0] or raw.shape[2] != wanted.shape[2]:
-            what = (
-                f"holds states {list(raw.shape)}; the draft takes {len(wanted)} taps, {wanted.shape[2]} wide"
-            )
-            raise CheckpointError(draft.path, what, text.request)
+        raw = _fitting(states[text.request], wanted, draft)
         n = raw.shape[1]
-        taps.append(raw)
+        given.append(raw)
         truths.append(reading.states[:, :n])
         part = _Text(text.request, text.ids[: n + 1], text.first, [])
-        if len(part.ids) < part.first + depth + 2:
-            continue
-        with torch.no_grad():
-            for tally, given in ((fed, raw), (own, wanted[:, :n])):
-                rows = ForcedRows(draft, usual, part.ids, given)
+        if len(part.ids) >= part.first + depth + 2:
+            for tally, taps in ((fed, raw), (own, wanted[:, :n])):
+                rows = ForcedRows(draft, usual, part.ids, taps)
                 _judge(rows, draft.vocab.table, part, reading.picks, tally)
-    if not taps:
+    if not given:
         return None
-    nearest = nearest_boundaries(torch.cat(taps, 1), torch.cat(truths, 1), final_norm(model))
+    nearest = nearest_boundaries(torch.cat(given, 1), torch.cat(truths, 1), final_norm(model))
     return {
         "right": fed.shares(),
         "own": own.shares(),
         "taps": [{"declared": k, **found} for k, found in zip(draft.taps.boundaries, nearest)],
     }
+
+
+def _fitting(raw: Tensor, wanted: Tensor, draft: Draft) -> Tensor:
+    """Recorded states, no more tokens than the text has, as the target's are.
+
+    Raises:
+        CheckpointError: this draft takes states of another number or width.
+    """
+    if raw.shape[0] != wanted.shape[0] or raw.shape[2] != wanted.shape[2]:
+        what = f"takes {len(wanted)} taps {wanted.shape[2]:,} wide; the recorded states are {list(raw.shape)}"
+        raise CheckpointError(draft.path, what)
+    return raw[:, : wanted.shape[1]].to(wanted)
 
 
 def _read(model: Any, num_layers: int, text: _Text) -> _Reading:

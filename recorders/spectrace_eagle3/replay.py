@@ -36,8 +36,15 @@ class Replay:
     same: int = 0
     """Proposed tokens that are proposed again."""
     proposed: int = 0
+    known: int = 0
+    """Those of the same tokens whose log q was recorded."""
     apart: float = 0.0
-    """Sum over the same tokens of the difference in log q, where it was recorded."""
+    """Sum over those of the difference in log q."""
+
+    @property
+    def mean_apart(self) -> float | None:
+        """Mean difference in log q; None where none was recorded."""
+        return self.apart / self.known if self.known else None
 
     def add(self, found: Tensor, recorded: Tensor, is_same: Tensor) -> None:
         """Counts some tokens.
@@ -47,8 +54,10 @@ class Replay:
             recorded: [m] log q then, NaN where it was not recorded.
             is_same: [m] bool.
         """
-        self.same += int(is_same.sum())
-        self.apart += float((found - recorded).abs()[is_same].nan_to_num().sum())
+        apart = (found - recorded)[is_same].abs()
+        self.same += len(apart)
+        self.known += int(apart.isfinite().sum())
+        self.apart += float(apart[apart.isfinite()].sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,7 +69,7 @@ class StateCapture:
         """Writes the file, whole or not at all; none where no states were asked for."""
         if not self._states:
             return
-        partial = self._path.with_name(f".{self._path.name}.part")
+        partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.part")
         tensors = {name: torch.cat(parts, dim=1).contiguous() for name, parts in self._states.items()}
         try:
             save_file(tensors, partial, metadata=self._metadata)

@@ -73,7 +73,8 @@ def _outcome(done: Round, sampler: Sampler) -> dict[str, Any]:
     if proposal is None:
         return fields | {"num_accepted": 0, "final_kind": "none"}
     accepted = path[: len(done.emitted)]  # the end of the text or the length limit may cut the path
-    fields |= {"num_accepted": len(accepted), "num_accepted_reported": len(path)}
+    # This decoder counts what it commits; an engine that counts beyond the end would say more here.
+    fields |= {"num_accepted": len(accepted), "num_accepted_reported": len(accepted)}
     if not proposal.is_chain:
         fields["accepted_nodes"] = accepted
     has_children = any(node.parent == (path[-1] if path else -1) for node in proposal.nodes)

@@ -37,6 +37,8 @@ class Variant:
     swaps_residual: bool = False
     without_norm: str | None = None
     """norm_before_fc | fc_norm, left out."""
+    without_layer_norm: str | None = None
+    """hidden_norm (on the state) | input_layernorm (on the embedded token), left out of the first layer."""
     has_target_embeddings: bool = False
     keeps_rejected: bool = False
     """Rejected tokens stay in the draft's cache: makes a difference where chains are replayed."""
@@ -65,6 +67,8 @@ def variants(draft: Draft, num_layers: int, *, has_chains: bool = False) -> list
     for name in ("norm_before_fc", "fc_norm"):
         if getattr(config, name):
             found.append(Variant(name=f"without {name}", without_norm=name))
+    for name in ("hidden_norm", "input_layernorm"):
+        found.append(Variant(name=f"without {name}", without_layer_norm=name))
     side = "un-normed" if draft.head.norm_output else "normed"
     found.append(Variant(name=f"state fed back {side}", swaps_feedback=True))
     flag = "false" if config.norm_before_residual else "true"
@@ -95,6 +99,10 @@ def varied(draft: Draft, variant: Variant, model: Any) -> Iterator[None]:
     if variant.without_norm is not None:
         changes: dict[str, Any] = {variant.without_norm: False}
         head.config = replace(head.config, **changes)
+    name = variant.without_layer_norm
+    norm = None if name is None else getattr(first, name)
+    if name is not None:
+        setattr(first, name, torch.nn.Identity())
     if not variant.has_layers:
         head.layers = torch.nn.ModuleList()
     head.norm_output ^= variant.swaps_feedback
@@ -107,3 +115,5 @@ def varied(draft: Draft, variant: Variant, model: Any) -> Iterator[None]:
     finally:
         head.config, head.layers, head.norm_output, first.norm_before_residual, weight = before
         head.embed_tokens.weight = weight
+        if name is not None:
+            setattr(first, name, norm)

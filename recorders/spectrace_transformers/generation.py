@@ -16,6 +16,7 @@ import torch
 from transformers.generation.streamers import BaseStreamer
 
 import spectrace_transformers
+from spectrace_transformers.alone import Choices, write_alone
 from spectrace_transformers.baseline import Output, compared, token_ns
 from spectrace_transformers.loading import be_quiet, encode, has_tokenizer, load_model, load_tokenizer
 
@@ -47,6 +48,7 @@ def generate(
     device: str | None = None,
     chat: bool = False,
     compare_baseline: bool = False,
+    control: str | None = None,
     overwrite: bool = False,
     on_progress: Callable[[int], None] = lambda done: None,
 ) -> None:
@@ -70,6 +72,7 @@ def generate(
         chat: wrap each prompt in the target's chat template.
         compare_baseline: also run without speculation; times and, when greedy, tokens are compared and the
             result is stored as the run's ``baseline``.
+        control: the kind of control run this is, for the header; ``no-draft`` runs without speculation.
         overwrite: replace ``out``, once the models are loaded.
         on_progress: told how many tokens have been generated, of ``max_new_tokens`` per prompt and run.
 
@@ -80,8 +83,14 @@ def generate(
     if num_draft_tokens is not None:
         _fix_proposals(models.draft or models.target, num_draft_tokens)
     options = _sampling(temperature, top_k, top_p) | {"max_new_tokens": max_new_tokens}
-    speculation = _speculation(models, prompt_lookup, early_exit)
     inputs = [encode(models.target, models.tokenizer, prompt, chat=chat) for prompt in prompts]
+    header: dict[str, Any] = {"sampling": {"seed": seed}}
+    if control is not None:
+        header["control"] = control
+    if control == NO_DRAFT:
+        _generate_alone(out, models, inputs, options, header, on_progress, overwrite=overwrite)
+        return
+    speculation = _speculation(models, prompt_lookup, early_exit)
     plain: list[Output] = []
     if compare_baseline:
         plain = _run(models, inputs, options, seed, on_progress)
@@ -93,12 +102,39 @@ def generate(
         models.target,
         tokenizer=models.tokenizer,
         assistant_tokenizer=models.draft_tokenizer,
-        run={"sampling": {"seed": seed}},
+        run=header,
     ) as recorder:
         outputs = _run(models, inputs, options | speculation, seed, lambda tokens: on_progress(done + tokens))
         if compare_baseline:
             found = compared(models.target, outputs, plain) if temperature == 0 else {}
             recorder.amend(baseline={"token_ns": token_ns(plain), **found})
+
+
+NO_DRAFT = "no-draft"
+
+
+def _generate_alone(
+    out: Path,
+    models: _Models,
+    inputs: Sequence[Any],
+    options: dict[str, Any],
+    header: dict[str, Any],
+    on_progress: Callable[[int], None],
+    *,
+    overwrite: bool,
+) -> None:
+    """The control without a draft: generates, then writes what was generated."""
+    choices = [Choices() for _ in inputs]
+    seed = header["sampling"]["seed"]
+    outputs = _run(models, inputs, options, seed, on_progress, choices)
+    if options["do_sample"]:
+        header["sampling"] |= {key: options[key] for key in ("temperature", "top_k", "top_p")}
+    else:
+        header["sampling"]["temperature"] = 0.0
+        header["verification"] = {"rule": "greedy", "lossless": True}
+    if overwrite:
+        out.unlink(missing_ok=True)
+    write_alone(out, models.target, models.tokenizer, outputs, choices, header)
 
 
 # --- loading ---------------------------------------------------------------------------------------
@@ -154,8 +190,9 @@ def _run(
     options: dict[str, Any],
     seed: int,
     on_progress: Callable[[int], None],
+    choices: Sequence[Choices] = (),
 ) -> list[Output]:
-    """One run over all prompts, one after the other."""
+    """One run over all prompts, one after the other; ``choices`` see the target's scores, one each."""
     torch.manual_seed(seed)
     limit: int = options["max_new_tokens"]
     pad = models.tokenizer.pad_token_id
@@ -163,7 +200,8 @@ def _run(
     for number, prompt in enumerate(inputs):
         watch = _Watch(on_progress, number * limit)
         options["pad_token_id"] = models.tokenizer.eos_token_id if pad is None else pad
-        ids = models.target.generate(**prompt, **options, streamer=watch)[0].tolist()
+        more = {"logits_processor": [choices[number]]} if choices else {}
+        ids = models.target.generate(**prompt, **options, **more, streamer=watch)[0].tolist()
         length = prompt["input_ids"].shape[-1]
         outputs.append(Output(ids[:length], ids[length:], watch.times_ns))
         on_progress((number + 1) * limit)

@@ -283,6 +283,8 @@ def _taps(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     if declared is None:
         return facts | {"origin": "default"}
     is_used = sorted(set(declared)) == list(boundaries)
+    if is_used and len(declared) == len(boundaries):
+        facts["boundaries"] = list(declared)  # vLLM joins them in ascending order, whatever is declared
     origin = "config" if is_used else "default"
     return facts | {"declared": declared, "numbering": numbering, "origin": origin}
 
@@ -341,10 +343,8 @@ def _lookup(engine: Engine) -> Facts:
     return dict.fromkeys((*names, "taps"), reason)
 
 
-def raw_table(engine: Engine, vocab_size: int) -> Tensor | None:
-    """[vocab_size] raw id of each target id, -1 for none; None where the draft always takes its first."""
-    if engine.is_draft_greedy:
-        return None
+def raw_table(engine: Engine, vocab_size: int) -> Tensor:
+    """[vocab_size] raw id of each target id, -1 for none."""
     table = np.full(vocab_size, -1, np.int64)
     if engine.map is None:
         table = np.arange(vocab_size)

@@ -22,7 +22,7 @@ from torch import Tensor
 from spectrace.errors import UnsupportedEngine
 from spectrace.format.writer import TraceWriter
 from spectrace_transformers.facts import ids_digest
-from spectrace_transformers.reduction import Array, Pack
+from spectrace_transformers.reduction import Array, Pack, Workspace
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.captures import Finished, Proposed, Started, Taps, Verified
 from spectrace_vllm.clock import Moment, now
@@ -110,14 +110,15 @@ class Recording:
         self._undo: list[Callable[[], None]] = []
         self._broken: set[str] = set()
         self._num_requests = 0
-        self._recorded: set[str] = set()
+        self._requests: dict[str, bool] = {}
+        """Requests in the engine, and whether each is recorded."""
         self._rules: set[str] = set()
         self._device = engine.device
         self._vocabulary = _vocabulary(engine)
         lost = {f"hook {number}": what for number, what in enumerate(problems)}
         header = run_facts(engine, self._vocabulary, lost)
         size = header["target"]["vocab_size"]
-        self._raw_of = raw_table(engine, size) if engine.draft is not None else None
+        self._raw_of = raw_table(engine, size)
         self._target_ids = _target_ids(engine)
         self.writer = TraceWriter(
             _free_name(settings.out),
@@ -133,12 +134,14 @@ class Recording:
                 is_simulated=header["verification"].get("rule") == "synthetic",
             )
         )
+        self.workspace = Workspace()
+        """Memory for rows of logits, kept from step to step."""
         self._fingerprints = Fingerprints(self._device)
         if engine.boundaries is not None:
             self._fingerprints.prepare(header["target"]["hidden_size"])
         self._watch: DraftWatch | None = None
         if engine.draft is not None:
-            self._watch = DraftWatch(engine.draft, self.guard, is_full=self.is_full)
+            self._watch = DraftWatch(engine.draft, self.guard, self.workspace, is_full=self.is_full)
             self._undo.append(self._watch.remove)
         self._has_told_graph = False
         atexit.register(self.close)
@@ -173,10 +176,14 @@ class Recording:
         atexit.unregister(self.close)
         if not self.writer.flush():
             logger.warning("vllm: %s: not everything was written in time", self.writer.path)
+        self.guard("close", self._write_rest)
+        self.writer.close()
+
+    def _write_rest(self) -> None:
+        """Writes the steps that were held back; the writer's thread has nothing left to take."""
         self._joiner.finish()
         for fields in iter(self._joiner.take, None):
             self.writer.steps(*fields)
-        self.writer.close()
 
     # --- what the runners report ---
 
@@ -187,23 +194,22 @@ class Recording:
             scheduled: vLLM's SchedulerOutput.
         """
         self.engine_step += 1
-        finished = [name for name in scheduled.finished_req_ids if name in self._recorded]
+        finished = [name for name in scheduled.finished_req_ids if self._requests.pop(name, False)]
         if finished:
-            self._recorded.difference_update(finished)
             self._joiner.put(Finished(finished))
         for new in scheduled.scheduled_new_reqs:
-            self._admit(new)
-        self.is_active = any(name in self._recorded for name in scheduled.num_scheduled_tokens)
+            if new.req_id not in self._requests:  # V2 is told anew of a request that was preempted
+                self._admit(new)
+        self.is_active = any(self._requests.get(name) for name in scheduled.num_scheduled_tokens)
 
     def _admit(self, new: Any) -> None:
         """A request is scheduled for the first time."""
-        sampling, prompt = new.sampling_params, new.prompt_token_ids
-        number = self._num_requests
+        sampling, prompt, name = new.sampling_params, new.prompt_token_ids, new.req_id
+        is_taken = sampling is not None and self._settings.takes(self._num_requests, name)
         self._num_requests += 1
-        if sampling is None or not self._settings.takes(number, new.req_id):
+        self._requests[name] = is_taken
+        if not is_taken:
             return
-        name = new.req_id
-        self._recorded.add(name)
         is_greedy = sampling.temperature < _GREEDY
         self._joiner.put(
             Started(
@@ -305,7 +311,10 @@ class Recording:
         if isinstance(proposal, Tensor):
             proposal = proposal[: len(requests)].to(torch.int64, copy=True)  # a view of a buffer in use
             pack.add("proposal", proposal)
-            if self._watch is not None and not self._watch.end(pack, proposal, self._raw_of):
+            is_greedy = self.engine.is_draft_greedy
+            if self._watch is not None and not self._watch.end(
+                pack, proposal, self._raw_of, is_greedy=is_greedy
+            ):
                 self._tell_graph()
         else:
             lists = [list(ids) for ids in proposal]
@@ -364,11 +373,14 @@ class Recording:
         if not states or not self.is_full:
             return None
         roots = num_scheduled - counts  # [B] the last committed token within the request's tokens
-        kept = [_kept_rows(root) for root in roots.tolist()]
-        at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
+        at, lengths = starts, np.ones_like(roots)
+        if roots.any():
+            kept = [_kept_rows(root) for root in roots.tolist()]
+            at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
+            lengths = np.array([len(rows) for rows in kept])
         self._fingerprints.add(pack, states, positions, on_device(at, self._device))
         return Taps(
-            counts=np.array([len(rows) for rows in kept]),
+            counts=lengths,
             shape=(int(states[0].shape[0]), int(states[0].shape[1])),
             dtype=str(states[0].dtype).removeprefix("torch."),
         )

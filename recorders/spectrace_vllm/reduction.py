@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from spectrace.format.projections import sign_matrix
-from spectrace_transformers.reduction import Array, Pack, top_choices
+from spectrace_transformers.reduction import Array, Pack, Workspace, top_choices
 
 TOP = 5
 """Alternatives kept per position."""
@@ -37,11 +37,15 @@ def add_rows(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> Te
     return ids
 
 
-def add_target(pack: Pack, logits: Tensor, row_ids: Tensor, *, is_full: bool) -> None:
+def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor, *, is_full: bool) -> None:
     """Adds what the target thought in each row, before any processor.
+
+    The logarithm of the normaliser is left to the host: the first choice's logit and probability give it
+    (`spectrace_transformers.reduction.log_normaliser`).
 
     Args:
         pack: gathers the results.
+        workspace: memory for the rows.
         logits: [R, V]
         row_ids: [R] token read in each row; row r judges the token of row r + 1.
         is_full: not only the target's pick.
@@ -50,57 +54,77 @@ def add_target(pack: Pack, logits: Tensor, row_ids: Tensor, *, is_full: bool) ->
         pack.add("top_ids", logits.argmax(-1, keepdim=True))  # [R, 1]
         return
     rows = logits.float()  # [R, V]
+    scratch = workspace.rows("target", rows.shape, rows.device)
     values, ids = top_choices(rows, TOP)  # [R, m]
     judged = row_ids.roll(-1).clamp_(0, rows.shape[1] - 1).unsqueeze(1)  # [R, 1]
     chosen = rows.gather(1, judged)  # [R, 1]
     pack.add("top_ids", ids)
     pack.add("top", values)
     pack.add("chosen", chosen)
-    pack.add("norm", rows.logsumexp(-1))  # [R]
-    pack.add("better", (rows > chosen).sum(-1))  # [R]
-    pack.add("nonfinite", num_nonfinite(rows))  # [R]
+    pack.add("first", torch.softmax(rows, -1, out=scratch).gather(1, ids[:, :1]))  # [R, 1]
+    pack.add("better", torch.gt(rows, chosen, out=scratch).sum(-1))  # [R]
+    pack.add("nonfinite", num_nonfinite(rows, scratch))  # [R]
 
 
 def add_draft(
-    pack: Pack, logits: Sequence[Tensor], proposal: Tensor, raw_of: Tensor | None, *, is_full: bool
+    pack: Pack,
+    workspace: Workspace,
+    logits: Sequence[Tensor],
+    proposal: Tensor,
+    raw_of: Tensor,
+    *,
+    is_greedy: bool,
+    is_full: bool,
 ) -> None:
     """Adds what the draft thought at each depth, in its own vocabulary.
 
     Args:
         pack: gathers the results.
+        workspace: memory for the rows.
         logits: per depth [B, Dv]
-        proposal: [B, K] ids in the target's vocabulary; K at most the number of depths.
-        raw_of: [V] raw id of each target id, where a token may be other than the draft's first choice;
-            None where the draft always takes its first.
+        proposal: [B, K] ids in the target's vocabulary; K is the number of depths.
+        raw_of: [V] raw id of each target id by the engine's map, -1 for none.
+        is_greedy: the draft takes its first choice.
         is_full: not only the raw ids.
     """
-    depth, batch = len(logits), logits[0].shape[0]
-    stacked = torch.cat(list(logits))  # [K * B, Dv], depth by depth
+    shape = (len(logits), logits[0].shape[0])  # [K, B]
+    rows = torch.cat(list(logits)).float()  # [K * B, Dv], depth by depth
+    values, ids = top_choices(rows, min(TOP, rows.shape[1])) if is_full else rows.topk(1)  # [K * B, m]
+    mapped = raw_of[proposal.t().reshape(-1).clamp(0, len(raw_of) - 1)]  # [K * B]
+    proposed = rows.gather(1, mapped.clamp(0, rows.shape[1] - 1).unsqueeze(1))  # [K * B, 1]
+    raw = mapped if not is_greedy else _first_choice(mapped, proposed, values, ids)
+    pack.add("draft_ids", raw.view(shape))
     if not is_full:
-        first = stacked.argmax(-1)
-        pack.add("draft_ids", (first if raw_of is None else _raw(proposal, raw_of)).view(depth, batch))
         return
-    rows = stacked.float()
-    values, ids = top_choices(rows, min(TOP, rows.shape[1]))  # [K * B, m]
-    raw = ids[:, 0].contiguous() if raw_of is None else _raw(proposal, raw_of)
-    norm = rows.logsumexp(-1, keepdim=True)  # [K * B, 1]
-    logq = rows - norm
-    pack.add("draft_ids", raw.view(depth, batch))
-    pack.add("draft_logprobs", logq.gather(1, raw.clamp(min=0).unsqueeze(1)).view(depth, batch))
-    pack.add("draft_entropy", -(logq.exp() * logq).sum(-1).view(depth, batch))
-    pack.add("draft_top_ids", ids.view(depth, batch, -1))
-    pack.add("draft_top", (values - norm).view(depth, batch, -1))
-    pack.add("draft_nonfinite", num_nonfinite(rows).view(depth, batch))
+    scratch = workspace.rows("draft", rows.shape, rows.device)
+    pack.add("draft_nonfinite", num_nonfinite(rows, scratch).view(shape))
+    distribution = torch.softmax(rows, -1, out=scratch)
+    pack.add("draft_top", values.view(*shape, -1))
+    pack.add("draft_top_ids", ids.view(*shape, -1))
+    pack.add("draft_first", distribution.gather(1, ids[:, :1]).view(shape))
+    pack.add("draft_chosen", rows.gather(1, raw.clamp(min=0).unsqueeze(1)).view(shape))
+    pack.add("draft_mean", distribution.mul_(rows).sum(-1).view(shape))
 
 
-def _raw(proposal: Tensor, raw_of: Tensor) -> Tensor:
-    """Raw ids depth by depth: [B, K] target ids -> [K * B]."""
-    return raw_of[proposal.t().reshape(-1).to(torch.int64).clamp(0, len(raw_of) - 1)]
+def _first_choice(mapped: Tensor, proposed: Tensor, values: Tensor, ids: Tensor) -> Tensor:
+    """A greedy draft's raw ids, [K * B], read off its own logits and not off the map, which may be wrong.
+
+    Of equal logits, and of what is no number, it is the one that was proposed.
+
+    Args:
+        mapped: [K * B] raw ids of the proposed tokens by the map, -1 for none.
+        proposed: [K * B, 1] their logits.
+        values: [K * B, m] largest logits.
+        ids: [K * B, m] where they are.
+    """
+    best = values[:, 0]
+    is_tie = (proposed[:, 0] == best) | (best != best)  # NaN differs from itself
+    return torch.where(is_tie & (mapped >= 0), mapped, ids[:, 0])
 
 
-def num_nonfinite(rows: Tensor) -> Tensor:
-    """[R] how many values of each row are NaN or infinite."""
-    return rows.isfinite().logical_not_().sum(-1)
+def num_nonfinite(rows: Tensor, scratch: Tensor | None = None) -> Tensor:
+    """[R] how many values of each row are NaN or infinite: x - x is 0 for every other."""
+    return torch.sub(rows, rows, out=scratch).nan_to_num_(nan=1.0).sum(-1)
 
 
 class Fingerprints:
@@ -128,7 +152,7 @@ class Fingerprints:
             positions: [tokens]
             at: [r] the rows to take.
         """
-        rows = torch.stack([state[at] for state in states]).float()  # [A, r, H]
+        rows = torch.stack([state.index_select(0, at) for state in states]).float()  # [A, r, H]
         size = rows.shape[2]
         if size not in self._signs:
             self.prepare(size)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from spectrace_transformers.reduction import Array
+from spectrace_transformers.reduction import Array, log_normaliser
 from spectrace_vllm.captures import Proposed, Taps, Verified
 
 
@@ -38,8 +38,15 @@ class Draft:
 
     @classmethod
     def of(cls, event: Proposed, arrays: Mapping[str, Array]) -> Draft:
-        """Takes no more of the arrays than a later step needs."""
-        return cls(event, {name: values for name, values in arrays.items() if not name.startswith("tap_")})
+        """Finishes what the device left to do; takes no more of the arrays than a later step needs."""
+        own = {name: values for name, values in arrays.items() if not name.startswith("tap_")}
+        if "draft_top" in own:
+            norm = log_normaliser(own["draft_top"][..., 0], own["draft_first"])  # [K, B]
+            own["draft_top"] = own["draft_top"] - norm[..., None]
+            own["draft_logprobs"] = own["draft_chosen"] - norm
+            # H = -sum q log q = log Z - sum q x
+            own["draft_entropy"] = norm - own["draft_mean"]
+        return cls(event, own)
 
     def proposes(self, row: int, ids: Sequence[int]) -> bool:
         """Whether a request's proposal begins with these ids: the scheduler may cut it."""
@@ -186,17 +193,18 @@ def _target(
     fields: dict[str, Any] = {"target_ids": (picks, drafted + 1)}
     if "top" not in arrays:
         return fields
-    top, norm = arrays["top"][nodes], arrays["norm"]  # [.., m], [R]
+    norm = log_normaliser(arrays["top"][:, 0], arrays["first"][:, 0])  # [R]
+    top = arrays["top"][nodes]  # [sum of K + 1, m]
     gaps = top[:, 0] - top[:, 1]
     fields["target_ids"] = (_as_taken(picks, gaps, rows, drafted), drafted + 1)
     return fields | {
         "target_logprobs": (arrays["chosen"][judged, 0] - norm[judged], drafted),
-        "target_ranks": (arrays["better"][judged] + 1, drafted),
+        "target_ranks": (arrays["better"][judged].astype(np.int64) + 1, drafted),
         "target_gaps": (gaps, drafted + 1),
         "target_top.id": (arrays["top_ids"][nodes], drafted + 1),
         "target_top.logprob": (top - norm[nodes, None], drafted + 1),
         "nonfinite.target_logits": np.add.reduceat(
-            arrays["nonfinite"][nodes], np.cumsum(drafted + 1) - drafted - 1
+            arrays["nonfinite"][nodes].astype(np.int64), np.cumsum(drafted + 1) - drafted - 1
         ),
     }
 
@@ -231,7 +239,7 @@ def _draft(draft: Draft, rows: Array, drafted: Array) -> dict[str, Any]:
         if source in arrays and len(arrays[source]) >= deepest:
             fields[name] = (arrays[source][depths, at], drafted)
     if "draft_nonfinite" in arrays:
-        fields["nonfinite.draft_logits"] = arrays["draft_nonfinite"][:, rows].sum(axis=0)
+        fields["nonfinite.draft_logits"] = arrays["draft_nonfinite"][:, rows].sum(axis=0).astype(np.int64)
     return fields
 
 
@@ -253,7 +261,7 @@ def _taps(rules: Rules, taps: Taps, arrays: Mapping[str, Array], rows: Sequence[
         "shape": np.broadcast_to(np.array(taps.shape), (len(flat), 2)),
         "dtype": [taps.dtype] * len(flat),
         "rms": arrays["tap_rms"].reshape(-1)[flat],
-        "nonfinite": arrays["tap_nonfinite"].reshape(-1)[flat],
+        "nonfinite": arrays["tap_nonfinite"].reshape(-1)[flat].astype(np.int64),
         "projections": arrays["tap_projections"].reshape(num_taps * total, -1)[flat],
     }
     return {f"taps.{name}": (column, lengths) for name, column in columns.items()}

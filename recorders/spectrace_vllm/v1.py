@@ -104,7 +104,7 @@ class _Follower:
             at = metadata.logits_indices  # [R]
         pack = Pack(self._device)
         row_ids = add_rows(pack, runner.input_ids.gpu, runner.positions, at)
-        add_target(pack, logits, row_ids, is_full=self._recording.is_full)
+        add_target(pack, self._recording.workspace, logits, row_ids, is_full=self._recording.is_full)
         pack.add("seq_lens", runner.seq_lens[:size].long())
         self._batch = _Batch(
             requests=requests,

@@ -106,7 +106,8 @@ class _Follower:
 
     def _computed(self, pack: Pack, logits: Tensor) -> None:
         if logits.shape[0] == len(self._row_ids):
-            add_target(pack, logits, self._row_ids, is_full=self._recording.is_full)
+            workspace, is_full = self._recording.workspace, self._recording.is_full
+            add_target(pack, workspace, logits, self._row_ids, is_full=is_full)
 
     def _sampled(self, pack: Pack, batch: Any, result: Any) -> None:
         output, num_sampled, _ = result

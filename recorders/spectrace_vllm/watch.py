@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectrace_transformers.reduction import Pack
+from spectrace_transformers.reduction import Pack, Workspace
 from spectrace_vllm.reduction import add_draft, rms
 
 Guard = Callable[..., Any]
@@ -24,11 +24,13 @@ class DraftWatch:
     Args:
         model: the draft as vLLM loaded it.
         guard: runs an action of ours; whatever it raises ends the recording of this part only.
+        workspace: memory for its logits.
         is_full: not only the raw ids.
     """
 
-    def __init__(self, model: Any, guard: Guard, *, is_full: bool) -> None:
+    def __init__(self, model: Any, guard: Guard, workspace: Workspace, *, is_full: bool) -> None:
         self._guard = guard
+        self._workspace = workspace
         self._is_full = is_full
         self._batch = 0
         self._first: Callable[[], Tensor | None] | None = None
@@ -61,13 +63,14 @@ class DraftWatch:
         self._forget()
         self._batch, self._first = batch, first
 
-    def end(self, pack: Pack, proposal: Tensor, raw_of: Tensor | None) -> bool:
+    def end(self, pack: Pack, proposal: Tensor, raw_of: Tensor, *, is_greedy: bool) -> bool:
         """A proposal is over; adds what was seen of it.
 
         Args:
             pack: gathers the results.
             proposal: [B, K] ids in the target's vocabulary.
-            raw_of: as `reduction.add_draft` takes it.
+            raw_of: as `reduction.add_draft` takes it, like the next.
+            is_greedy: the draft takes its first choice.
 
         Returns:
             Whether the draft's logits were seen.
@@ -75,7 +78,15 @@ class DraftWatch:
         self._first = None
         logits = [rows for rows in self._logits if rows.shape[0] == self._batch]
         if logits and len(logits) == len(self._logits):
-            add_draft(pack, logits, proposal[:, : len(logits)], raw_of, is_full=self._is_full)
+            add_draft(
+                pack,
+                self._workspace,
+                logits,
+                proposal[:, : len(logits)],
+                raw_of,
+                is_greedy=is_greedy,
+                is_full=self._is_full,
+            )
         if self._positions:
             pack.add("draft_positions", torch.stack(self._positions))  # [K, B]
         if self._inputs:

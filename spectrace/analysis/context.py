@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 def tokens_before(
     step: Step, earlier: Iterable[Step], prompt_ids: Sequence[int] | None, size: int
-) -> tuple[int, ...]:
+) -> tuple[int | None, ...]:
     """The last tokens of a request before one of its steps.
 
     Args:
@@ -28,7 +28,7 @@ def tokens_before(
     >>> tokens_before(two, [one], [1, 2, 3], 4)
     (2, 3, 7, 8)
     """
-    found: list[int] = []
+    found: list[int | None] = []
     first = step
     for before in earlier:
         if first.step == 0 or len(found) >= size:

@@ -113,6 +113,8 @@ def accepted_path(step: Step) -> tuple[int, ...]:
     path: list[int] = []
     for token in (step.emitted_ids or ())[:count]:
         at = path[-1] if path else -1
+        if token is None:
+            break
         following = (i for i, up in enumerate(parents) if up == at and proposal[i] == token)
         node = next(following, None)
         if node is None:

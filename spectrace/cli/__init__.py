@@ -28,7 +28,7 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Record": {
         "demo": "Record a real run of the bundled tiny models and show it.",
         "record": "Run a target and a draft of your own, and record it.",
-        "doctor": "Say what would be recorded in the engines installed here.",
+        "doctor": "Say what would be recorded here, what does not fit, and what to do.",
     },
     "Read": {
         "view": "Browse a trace in the terminal.",
@@ -42,6 +42,8 @@ COMMANDS: dict[str, dict[str, str]] = {
     "Exchange": {
         "import": "Make a trace of JSON lines.",
         "export": "Print a trace as JSON lines.",
+        "report": "Write what goes into an issue, as Markdown or HTML.",
+        "pack": "Write the zip that is attached to an issue.",
         "repair": "Save every whole step of a damaged trace in a new one.",
     },
     "Shell": {

@@ -21,7 +21,7 @@ from spectrace.format.text import visible
 if TYPE_CHECKING:
     from spectrace.checkpoint.records import Checkpoint, Fault
 
-_DIRECTORY = click.Path(path_type=Path)
+_DIRECTORY = click.Path(path_type=Path, readable=False)  # the check itself says what cannot be read
 _FREQUENCIES_LIMIT = 64 << 20
 _TARGET_WEIGHTS = ("embed_tokens.weight", "lm_head.weight")
 _SHOWN_FAULTS = 8

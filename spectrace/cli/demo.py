@@ -11,8 +11,10 @@ import click
 import spectrace
 import spectrace_demo
 from spectrace.cli.arguments import check_out, out_option, overwrite_option
+from spectrace.cli.engines import EAGLE3, TRANSFORMERS
 from spectrace.cli.output import print_lines
-from spectrace.cli.record import EAGLE3, TRANSFORMERS, outcome, run
+from spectrace.cli.record import run
+from spectrace.cli.record_text import outcome
 from spectrace.cli.stats import print_summary
 from spectrace.cli.view import is_terminal, open_viewer
 

@@ -23,8 +23,8 @@ GROUP = "spectrace.doctors"
 def command(as_json: bool) -> None:
     """Say what would be recorded here, what does not fit, and what to do.
 
-    Every recorder that follows an engine from within compares the functions it hooks with those of the version
-    that is installed. Nothing is started and no model is loaded.
+    Every recorder that follows an engine from within compares the functions it hooks with those of the
+    version that is installed. Nothing is started and no model is loaded.
     """
     found = [_examined(entry) for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)]
     if as_json:

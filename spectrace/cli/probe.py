@@ -17,8 +17,9 @@ import spectrace
 from spectrace.analysis.intervals import Share
 from spectrace.analysis.probing import SAME_STATES, ProbeRow, best_row
 from spectrace.cli.arguments import TRACE, json_option
+from spectrace.cli.engines import EAGLE3, TRANSFORMERS, engine_for, model_folder
 from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
-from spectrace.cli.record import EAGLE3, TRANSFORMERS, engine_for, model_folder, prompts_given
+from spectrace.cli.prompts import prompts_given
 from spectrace.cli.verdicts import wrapped
 from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
 from spectrace.format.records import Run, Step
@@ -38,21 +39,23 @@ class _Recording:
     run: Run
     texts: list[tuple[str, list[int], int, list[Proposal]]] = field(default_factory=list)
     """Request, token ids, length of the prompt, proposals."""
-    num_unsound: int = 0
-    """Proposals that contradict themselves."""
+    num_tokens: int = 0
+    """Proposed tokens, those that cannot be replayed included."""
 
-    @property
-    def words(self) -> str:
-        """What is replayed, as a sentence."""
-        steps = [step for text in self.texts for step in text[3]]
-        tokens = sum(len(ids) for _, ids, _, _ in steps)
-        told = f"recorded: of the {tokens:,} tokens in {len(steps):,} proposals, how many a line proposes too"
-        if any(parents is not None for _, _, parents, _ in steps):
+    def words(self, replayed: int) -> str:
+        """What is replayed, as a sentence.
+
+        Args:
+            replayed: tokens.
+        """
+        told = f"recorded: of the {replayed:,} tokens that were proposed, how many a line proposes too"
+        if any(parents is not None for text in self.texts for _, _, parents, _ in text[3]):
             told += "; trees are replayed path by path"
         if self.run.verification is not None and self.run.verification.rule == "rejection_sampling":
             told += "; they were drawn, so the same means the same log q"
-        if self.num_unsound:
-            told += f"; {self.num_unsound:,} proposals contradict themselves and are left out"
+        if self.num_tokens > replayed:
+            lost = self.num_tokens - replayed
+            told += f"; {lost:,} more cannot be replayed: they contradict themselves or the text"
         return told
 
 
@@ -151,11 +154,12 @@ def _recorded(path: Path) -> _Recording:
             if request.prompt_ids is None:
                 continue
             own = sorted(steps.get(request.request, ()), key=lambda step: step.position)
-            ids = [*request.prompt_ids, *(token for step in own for token in step.emitted_ids)]
-            if any(token is None for token in ids):
+            new = [token for step in own for token in step.emitted_ids]
+            ids = [token for token in (*request.prompt_ids, *new) if token is not None]
+            if len(ids) < len(request.prompt_ids) + len(new):
                 continue
             proposals = [_proposal(step) for step in own if step.proposal_ids]
-            found.num_unsound += proposals.count(None)
+            found.num_tokens += sum(len(step.proposal_ids) for step in own)
             sound = [proposal for proposal in proposals if proposal is not None]
             found.texts.append((request.request, ids, len(request.prompt_ids), sound))
     if not found.texts:
@@ -165,9 +169,10 @@ def _recorded(path: Path) -> _Recording:
 
 def _proposal(step: Step) -> Proposal | None:
     """A proposal to replay; None where its lists contradict each other."""
-    ids, logq = list(step.proposal_ids), list(step.draft_logprobs or ())
+    ids = [token for token in step.proposal_ids if token is not None]
+    logq = list(step.draft_logprobs or ())
     parents = None if step.parents is None else list(step.parents)
-    if any(token is None for token in ids):
+    if len(ids) < len(step.proposal_ids):
         return None
     if parents is not None and (
         len(parents) != len(ids) or not all(type(p) is int and -1 <= p < i for i, p in enumerate(parents))
@@ -192,8 +197,8 @@ def _lines(found: Mapping[str, Any], recording: _Recording | None) -> Iterator[s
     first = rows[0].right[0]
     which = "1" if len(depths) == 1 else f"1-{depths[-1]}"
     yield f"{which}: how often that token of a draft is the target's own choice, {first.trials:,} positions"
-    if recording is not None and is_recorded:
-        yield from wrapped("", recording.words)
+    if recording is not None and recording.num_tokens:
+        yield from wrapped("", recording.words(rows[0].same.trials))
     yield f"right at once, as this decoder runs it: {_interval(first)}"
     in_trace = None if recording is None else (recording.run.training or {}).get(_ACCURACY)
     yield from _declared("its config.json", found["declared_accuracy"], first)
@@ -263,6 +268,8 @@ def _verdict(rows: Sequence[ProbeRow], best: int | None, is_recorded: bool, has_
         same = rows[best].same
         counts = f"{same.successes:,} of {same.trials:,} proposed tokens"
         apart = "" if rows[best].apart is None else f", log q apart by {number(rows[best].apart, 4)}"
+        if best == 0:
+            return f"* the recorded run did what this decoder does: {counts}{apart}"
         return f"* what the recorded run did: {rows[best].name}, {counts}{apart}"
     if best == 0:
         return "* nothing else does better"

@@ -6,31 +6,23 @@ imported here, and a wrong path or option is refused before one is.
 
 from __future__ import annotations
 
-import json
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import click
 
 import spectrace
-from spectrace.analysis.draft.facts import gather
-from spectrace.checkpoint.directory import open_checkpoint
 from spectrace.cli.arguments import check_out, json_option, out_option, overwrite_option
-from spectrace.cli.output import number, print_json, print_lines, progress, shown
+from spectrace.cli.engines import EAGLE3, engine_for, extra_of, model_folder
+from spectrace.cli.output import print_json, print_lines, progress, shown
+from spectrace.cli.prompts import PREDICTABLE, prompts_given
+from spectrace.cli.record_text import difference, outcome
 from spectrace.cli.stats import summary
-from spectrace.errors import CheckpointError, EngineNotInstalled, RecorderError, UsageError
-from spectrace.format.text import visible
-
-if TYPE_CHECKING:
-    from spectrace import Trace
+from spectrace.errors import EngineNotInstalled, UsageError
 
 GROUP = "spectrace.recorders"
-TRANSFORMERS = "transformers"
-EAGLE3 = "eagle3"
-_PROMPT_LINES = (".jsonl", ".ndjson")
 
 
 class Generate(Protocol):
@@ -113,7 +105,7 @@ class Generate(Protocol):
 @click.option(
     "--reference",
     is_flag=True,
-    help="EAGLE-3: record one plain forward of the target over each prompt, at all layers.",
+    help="EAGLE-3: record one plain forward of the target over each text, at all layers.",
 )
 @click.option(
     "--states",
@@ -126,6 +118,11 @@ class Generate(Protocol):
     metavar="NAME",
     help="Recorder that runs the models.  [default: eagle3 for an EAGLE-3 draft, else transformers]",
 )
+@click.option(
+    "--control",
+    type=click.Choice(["self-draft", "predictable-text", "no-draft"]),
+    help="A control run: the target drafts for itself; built-in text that nobody can miss; no draft at all.",
+)
 @json_option("the summary as one JSON object")
 def command(
     out: Path,
@@ -137,6 +134,7 @@ def command(
     tree: str | None,
     reference: bool,
     states: int | None,
+    control: str | None,
     overwrite: bool,
     as_json: bool,
     **options: Any,
@@ -149,27 +147,34 @@ def command(
     spectrace record --target T --draft D --prompt "Once upon a time" -o run.spectrace
     spectrace record --target T --prompt-lookup 8 --prompts prompts.txt -o run.spectrace
     spectrace record --target T --draft EAGLE3 --tree 8,5,32 --prompt "Once upon a time" -o run.spectrace
+    spectrace record --target T --control self-draft --prompts prompts.txt -o self.spectrace
 
     With --compare-baseline the exit code is 1 when greedy output is not the same token by token; the trace is
     written all the same, and the first difference is named with the target's logit gap there. Near zero, the
     two tokens were a tie that rounding decided.
     """  # noqa: D301 (click wants a real backspace)
     proposers = [name for name in ("prompt_lookup", "early_exit") if options[name] is not None]
-    if len(proposers) + (draft is not None) != 1:
-        raise UsageError("give one of --draft, --prompt-lookup and --early-exit")
+    _check_proposers(control, len(proposers) + (draft is not None))
     if options["prompt_lookup"] is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--prompt-lookup N says how many tokens: leave --num-draft-tokens out")
     shape = None if tree is None else _tree(tree)
     if shape is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--tree says how many nodes: leave --num-draft-tokens out")
     check_out(out, overwrite=overwrite)
-    given = prompts_given(texts, prompts)
+    if control == "predictable-text" and not texts and prompts is None:
+        given = list(PREDICTABLE)
+    else:
+        given = prompts_given(texts, prompts)
     folders = {"target": model_folder(target), "draft": None if draft is None else model_folder(draft)}
+    if control is not None:
+        options["control"] = control
+    if control == "self-draft":
+        folders["draft"] = folders["target"]
     engine = engine or engine_for(folders["draft"])
     if engine == EAGLE3:
         options |= {"tree": shape, "reference": reference, "states": states or 0}
         if states is not None:
-            check_out(out.with_name(f"{out.name}.states.safetensors"), overwrite=overwrite)
+            check_out(_states_beside(out), overwrite=overwrite)
     elif shape is not None or reference or states is not None:
         words = "--tree, --reference and --states need an EAGLE-3 draft"
         raise UsageError(f"{words}: --draft DIR or --engine eagle3")
@@ -178,8 +183,22 @@ def command(
         if as_json:
             print_json(summary(trace))
         else:
-            print_lines(outcome(trace))
-        return 1 if _difference(trace) else 0
+            print_lines(outcome(trace, None if states is None else _states_beside(out)))
+        return 1 if difference(trace) else 0
+
+
+def _check_proposers(control: str | None, number: int) -> None:
+    """Refuses more or fewer drafts than a run, or a control, has.
+
+    Raises:
+        UsageError: the sentence says which.
+    """
+    if control == "self-draft" and number:
+        raise UsageError("--control self-draft: the target drafts for itself; leave every other draft out")
+    if control == "no-draft" and number:
+        raise UsageError("--control no-draft: leave --draft, --prompt-lookup and --early-exit out")
+    if number != 1 and control not in ("self-draft", "no-draft"):
+        raise UsageError("give one of --draft, --prompt-lookup and --early-exit")
 
 
 def run(engine: str, out: Path, prompts: Sequence[str], **options: Any) -> None:
@@ -214,94 +233,13 @@ def load_recorder(engine: str) -> Generate:
     try:
         generate: Generate = found[engine].load()
     except ImportError as error:
-        raise EngineNotInstalled(engine, TRANSFORMERS if engine == EAGLE3 else engine) from error
+        raise EngineNotInstalled(engine, extra_of(engine)) from error
     return generate
 
 
-def engine_for(draft: Path | None) -> str:
-    """The recorder that runs a draft: transformers has no EAGLE.
-
-    Args:
-        draft: its folder; None where something else proposes.
-    """
-    if draft is None:
-        return TRANSFORMERS
-    try:
-        kind = gather(open_checkpoint(draft), None).kind
-    except CheckpointError:
-        return TRANSFORMERS  # which says what is wrong with it
-    return EAGLE3 if kind == "eagle3" else TRANSFORMERS
-
-
-def model_folder(given: str) -> Path:
-    """The folder of a model.
-
-    Args:
-        given: as typed.
-
-    Raises:
-        UsageError: there is no such folder; a name of the Hugging Face Hub gets the line that fetches it.
-        RecorderError: there is, and it holds no model.
-    """
-    folder = Path(given)
-    if not folder.is_dir() and os.path.lexists(folder):
-        raise RecorderError(f"{shown(given)}: is no folder that can be read")
-    if not folder.is_dir():
-        raise UsageError(
-            f"{shown(given)}: no such folder; spectrace downloads nothing, this does: "
-            f"hf download NAME --local-dir FOLDER"
-        )
-    if not (folder / "config.json").is_file():
-        raise RecorderError(f"{shown(given)}: holds no config.json, so it is not a model's folder")
-    return folder
-
-
-def outcome(trace: Trace) -> list[str]:
-    """What a recording says at its end."""
-    found = summary(trace)
-    metrics, times, name = found["metrics"], found["times"], shown(trace.paths[-1])
-    lines = [
-        f"{name}: {number(found['counts']['steps'])} steps, {number(found['requests'])} requests, "
-        f"{number(trace.size_bytes)} bytes",
-        f"accept length {number(metrics['accept_length'])}, alpha1 {number(metrics['alpha1'])}",
-    ]
-    if times["speedup"] is not None:
-        lines.append(f"{number(times['speedup'])} times as fast as without speculation")
-    lines += _comparison(trace)
-    lines += [f"problem: {visible(problem)}" for problem in trace.problems]
-    return [*lines, f"next: spectrace view {name}"]
-
-
-def _comparison(trace: Trace) -> list[str]:
-    baseline = trace.run.baseline
-    if baseline is None or "compared_tokens" not in baseline:
-        return []
-    found = _difference(trace)
-    if found is None:
-        tokens = number(baseline["compared_tokens"])
-        return [f"greedy output is the same without speculation: {tokens} tokens compared"]
-    ours, theirs = (_token(trace, found.get(key)) for key in ("with_speculation", "without"))
-    gap = found.get("logit_gap")
-    return [
-        f"DIFFERENT greedy output: prompt {found.get('prompt')}, new token {found.get('token')} is "
-        f"{ours} with speculation, {theirs} without",
-        "one of the two ended there"
-        if gap is None
-        else f"there the target prefers its own token by {gap:.4g} logits; near zero is a tie",
-    ]
-
-
-def _difference(trace: Trace) -> Mapping[str, Any] | None:
-    """The first greedy token that differs from plain generation."""
-    found = (trace.run.baseline or {}).get("difference")
-    return found if isinstance(found, Mapping) else None
-
-
-def _token(trace: Trace, token_id: int | None) -> str:
-    if token_id is None:
-        return "the end"
-    text = trace.token_text(token_id)
-    return str(token_id) if text is None else f'{token_id} "{visible(text)}"'
+def _states_beside(out: Path) -> Path:
+    """Where the recorder of EAGLE-3 writes raw states."""
+    return out.with_name(f"{out.name}.states.safetensors")
 
 
 def _tree(given: str) -> tuple[int, ...]:
@@ -310,47 +248,3 @@ def _tree(given: str) -> tuple[int, ...]:
     if len(numbers) != 3 or not all(number.isdecimal() and int(number) > 0 for number in numbers):
         raise UsageError(f"--tree {shown(given)}: give three whole numbers TOPK,DEPTH,NODES, such as 8,5,32")
     return tuple(map(int, numbers))
-
-
-# --- prompts ---------------------------------------------------------------------------------------
-
-
-def prompts_given(texts: Sequence[str], file: str | None) -> list[str]:
-    """Every prompt that was given, those of the file last.
-
-    Args:
-        texts: from the command line.
-        file: a line each, or ``-``.
-
-    Raises:
-        UsageError: there is none, or the file is not what it should be.
-    """
-    prompts = [*texts, *([] if file is None else _read_prompts(file))]
-    if not prompts:
-        raise UsageError("give a prompt: --prompt TEXT, or --prompts FILE with a line each")
-    return prompts
-
-
-def _read_prompts(file: str) -> list[str]:
-    is_json = Path(file).suffix in _PROMPT_LINES
-    try:
-        with click.open_file(file, encoding="utf-8") as lines:
-            return [
-                _json_prompt(file, number, line) if is_json else line.rstrip("\r\n")
-                for number, line in enumerate(lines, 1)
-                if line.strip()
-            ]
-    except UnicodeDecodeError:
-        raise UsageError(f"{shown(file)}: is not UTF-8 text") from None
-
-
-def _json_prompt(file: str, line_number: int, line: str) -> str:
-    try:
-        found = json.loads(line)
-    except (json.JSONDecodeError, RecursionError):
-        found = None
-    prompt = found.get("prompt") if isinstance(found, dict) else None
-    if not isinstance(prompt, str):
-        name = shown(file)
-        raise UsageError(f'{name}: line {line_number:,} must be an object with a text "prompt"')
-    return prompt

@@ -22,6 +22,8 @@ from spectrace.format.text import visible
 if TYPE_CHECKING:
     from spectrace import Run, Trace
 
+_MAX_TEXT = 200
+"""Longest text of a header that is shown, characters."""
 LEGEND = (
     "A proposal is a step with draft tokens; accepted and drafted count draft tokens,",
     "accept length adds the target's own token, one per proposal. Per position:",
@@ -131,14 +133,16 @@ def _head(trace: Trace) -> Iterator[str]:
         yield from map(shown, trace.paths)
         yield f"{len(trace.paths)} files, shown as one run: {state}"
     if facts := [fact for fact in _facts(trace.run) if fact]:
-        yield visible(", ".join(facts))
+        yield visible(", ".join(facts), limit=_MAX_TEXT)
     for role, model in (("target", trace.run.target), ("draft", trace.run.draft)):
         if model is not None and model.id is not None:
-            yield f"{role:<6}  {visible(model.id)}"
+            yield f"{role:<6}  {visible(model.id, limit=_MAX_TEXT)}"
     if trace.run.created is not None:
-        yield f"recorded {visible(trace.run.created)}"
+        yield f"recorded {visible(trace.run.created, limit=_MAX_TEXT)}"
     for gap in trace.gaps:
-        yield f"lost: {number(gap.lost)} steps, {visible(gap.reason)}"
+        yield f"lost: {number(gap.lost)} steps, {visible(gap.reason, limit=_MAX_TEXT)}"
+    if (trace.run.packed or {}).get("is_part") is True:
+        yield "a part of a run: the numbers are of these steps; diagnose and report give the whole run's"
     for problem in trace.problems:
         yield f"problem: {visible(problem)}"
 
@@ -221,7 +225,7 @@ def _position(entry: PositionCounts) -> dict[str, Any]:
 
 
 def _tally(tally: Mapping[str, int]) -> str:
-    return ", ".join(f"{visible(word)} {number(count)}" for word, count in tally.items())
+    return ", ".join(f"{visible(word, limit=40)} {number(count)}" for word, count in tally.items())
 
 
 def _milliseconds(nanoseconds: float | None) -> str:

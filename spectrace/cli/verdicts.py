@@ -19,6 +19,8 @@ _COLOURS = {"certain": "red", "strong": "yellow", "hint": "cyan"}
 _EVIDENCE_LINES, _BRIEF_LINES = 6, 4
 _ITEMS = 6
 """Most items of a list that are shown."""
+_MAX_ID, _MAX_TEXT = 120, 1000
+"""Longest name and longest sentence that is shown, characters: a rule may quote a trace."""
 _WIDTH = 100
 """Longest line, whatever the terminal."""
 
@@ -33,17 +35,17 @@ def finding_lines(finding: Finding, *, with_evidence: bool, brief: bool = False)
     """
     label = finding.strength.value
     text = click.style(label, fg=_COLOURS[label], bold=True) if has_colour() else label
-    yield f"{text}: {visible(finding.id)}"
-    yield from wrapped("  ", visible(finding.summary))
+    yield f"{text}: {visible(finding.id, limit=_MAX_ID)}"
+    yield from wrapped("  ", visible(finding.summary, limit=_MAX_TEXT))
     if with_evidence:
         lines = [(key, line) for key, value in _ordered(finding, brief) if (line := _value(value))]
         for key, line in lines[: _BRIEF_LINES if brief else _EVIDENCE_LINES]:
-            label = f"  {visible(key).replace('_', ' ')}: "
+            label = f"  {visible(str(key), limit=_MAX_ID).replace('_', ' ')}: "
             yield from _cut(label, line) if brief else wrapped(label, line, indent="    ")
     if finding.steps:
         steps = ", ".join(number(step) for step in finding.steps)
         yield from wrapped("  first steps: ", steps, indent="    ")
-    yield from wrapped("  next: ", visible(finding.advice), indent="    ")
+    yield from wrapped("  next: ", visible(finding.advice, limit=_MAX_TEXT), indent="    ")
 
 
 def _ordered(finding: Finding, brief: bool) -> list[tuple[str, Any]]:
@@ -91,7 +93,10 @@ def _value(value: Any) -> str:
     if isinstance(value, int | float):
         return number(value)
     if isinstance(value, Mapping):
-        return ", ".join(f"{visible(str(k)).replace('_', ' ')} {_value(v)}" for k, v in value.items())
+        return ", ".join(
+            f"{visible(str(k), limit=_MAX_ID).replace('_', ' ')} {_value(v)}"
+            for k, v in list(value.items())[:16]
+        )
     if isinstance(value, list | tuple):
         more = [f"and {len(value) - _ITEMS:,} more"] if len(value) > _ITEMS else []
         return ", ".join([*map(_value, value[:_ITEMS]), *more])

@@ -59,7 +59,7 @@ class Chunk:
                     columns[leaf.path] = column
             values = assemble(columns, self.num_rows, field)
             if field.required and not _is_whole(columns.get(name)):
-                raise BadBody(f"field {name} must be given for every step, and every value known")
+                raise BadBody(f"field {name} must be given for every step")
         except (BadBody, ValueError, RecursionError) as error:
             self._part.complain(f"STEP frame at byte {self.offset:,}: {error}; that field is not shown")
             values = None
@@ -90,7 +90,7 @@ class Chunk:
 
 
 def _is_whole(column: Column | None) -> bool:
-    return column is not None and column.present is None and column.known is None
+    return column is not None and column.present is None and (column.leaf.depth > 0 or column.known is None)
 
 
 _MISSING: dict[str, list[Any]] = {

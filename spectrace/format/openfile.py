@@ -1,7 +1,8 @@
 """One trace file, opened and followed: header, tail or last index, whole frames in order.
 
 Opening reads the header and the tail, never the whole file; a file without a tail (killed, cut, or still
-being written) is opened by its last `indx` frame. Never writes. `tracefile.py` finds steps in it.
+being written) is opened by its last `indx` frame. One in a zip or gzip file is unpacked first (packaged.py).
+Never writes. `tracefile.py` finds steps in it.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from spectrace.format.index import (
     IndexBody,
     unpack_index,
 )
+from spectrace.format.packaged import unpacked
 from spectrace.format.records import SCHEMA
 from spectrace.format.scan import BLOCK, Hole, read_frame, scan_frames
 from spectrace.format.text import visible
@@ -111,8 +113,9 @@ class OpenFile:
         status = os.fstat(self.fd)
         if not stat.S_ISREG(status.st_mode):
             raise NotATrace(self.path, "not a regular file; import reads JSON lines from a pipe")
-        self.size = status.st_size
         self.identity = status.st_dev, status.st_ino
+        self._unpack()
+        self.size = os.fstat(self.fd).st_size
         head = self._salvaged_head() if self._salvage else self._read_head()
         self.run_id: bytes = head["run_id"] if isinstance(head.get("run_id"), bytes) else b""
         self.segment = head["segment"] if isinstance(head.get("segment"), int) else 0
@@ -140,6 +143,15 @@ class OpenFile:
         if not self._open_by_tail():
             self._open_by_chain()
             self.refresh()
+
+    def _unpack(self) -> None:
+        """Goes on with the trace inside, where the file is a zip or gzip file."""
+        found = unpacked(self.path, self.fd)
+        if found is not None:
+            os.close(self.fd)
+            self.fd, problem = found
+            if problem is not None:
+                self.complain(problem)
 
     def _salvaged_head(self) -> dict[str, Any]:
         try:
@@ -337,8 +349,7 @@ class OpenFile:
             now = self.path.stat()
         except OSError:
             return False
-        mine = os.fstat(self.fd)
-        return (now.st_dev, now.st_ino) != (mine.st_dev, mine.st_ino)
+        return (now.st_dev, now.st_ino) != self.identity
 
     @property
     def torn_bytes(self) -> int:

@@ -214,7 +214,8 @@ class Packer:
                 numbered.append(self._numbered(row, declared))
             except FieldFault as fault:
                 raise FieldFault(fault.field, fault.expected, at) from None
-        self._out.write(declared + self._step_frames(len(rows), shred(numbered)))
+        is_packed = "packed" in self._run
+        self._out.write(declared + self._step_frames(len(rows), shred(numbered, is_packed=is_packed)))
 
     def add_columns(self, num_rows: int, columns: Columns, names: Callable[[int], str]) -> None:
         """Writes steps that are columns already.

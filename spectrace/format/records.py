@@ -218,9 +218,13 @@ class Run:
     """What the draft's training reported, for example first_position_accuracy."""
     baseline: Mapping[str, Any] | None = None
     """token_ns: time per token with no speculation."""
+    control: str | None = None
+    """Of a control run its kind: self-draft (the target drafts for itself) | predictable-text | no-draft."""
     reported: Mapping[str, Any] | None = None
     """What the engine itself printed: accept_length, acceptance_rate, ..."""
     capture: Capture | None = None
+    packed: Mapping[str, Any] | None = None
+    """Of a trace that `spectrace pack` wrote: what was removed, and the verdicts of before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,7 +266,7 @@ class Gap:
     lost: int
     """Number of steps."""
     reason: str
-    """disk full | queue full | too large | malformed | rotated | damaged."""
+    """disk full | queue full | too large | malformed | rotated | damaged | left out by pack."""
 
 
 class Tap(Mapping[str, Any]):
@@ -322,7 +326,7 @@ class _Field(Generic[T]):
         return values[step._row] if values is not None else None  # type: ignore[return-value]
 
 
-Ids = _Field[tuple[int, ...]]
+Ids = _Field[tuple[int | None, ...]]
 OptionalInt = _Field["int | None"]
 OptionalStr = _Field["str | None"]
 OptionalInts = _Field["tuple[int, ...] | None"]
@@ -358,7 +362,8 @@ class Step:
     draft_ids: _Field[tuple[int | None, ...] | None] = _Field()
     """[K] raw ids in the draft vocabulary, None where unknown."""
     proposal_ids: Ids = _Field()
-    """[K] ids in the target vocabulary; () for a step without proposal, such as a prefill."""
+    """[K] ids in the target vocabulary, None where a packed trace has dropped them; () for a step without
+    proposal, such as a prefill."""
     parents: OptionalInts = _Field()
     """[K] index of the parent node, -1 = root; None = chain."""
     draft_logprobs: OptionalFloats = _Field()
@@ -392,7 +397,7 @@ class Step:
     accepted_nodes: OptionalInts = _Field()
     """The accepted path of a tree, node indices."""
     emitted_ids: Ids = _Field()
-    """What was committed: the accepted tokens, then the target's own."""
+    """What was committed: the accepted tokens, then the target's own; None as in `proposal_ids`."""
     final_kind: OptionalStr = _Field()
     """bonus | recovered | corrected | draft | none."""
     stop: OptionalStr = _Field()

@@ -8,7 +8,7 @@ Everything read is checked before it is believed: sizes before allocation, count
 from __future__ import annotations
 
 import zlib
-from collections.abc import KeysView
+from collections.abc import KeysView, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ MAX_ELEMENTS = 1 << 20
 Python object, so this bounds what decoding a frame costs."""
 MAX_RATIO = 1_100
 """Most bytes that one compressed byte may become; deflate cannot exceed 1,032."""
-_K, _K_PLUS_1 = -1, -2
+K_LENGTH, K_PLUS_1_LENGTH = -1, -2
 _INT_DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 _INT_RANGES = [
     (np.dtype("<" + name), int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in _INT_DTYPES
@@ -130,9 +130,9 @@ def _encode_level(
     if level == 0 and num_drafts is not None and column.leaf.path != "proposal_ids":
         expected = num_drafts if column.present is None else num_drafts[column.present]
         if np.array_equal(lengths, expected):
-            return _K
+            return K_LENGTH
         if np.array_equal(lengths, expected + 1):
-            return _K_PLUS_1
+            return K_PLUS_1_LENGTH
     narrow = _narrow(lengths, False)
     return [narrow.dtype.str[1:], _encode_value(narrow, compress)]
 
@@ -192,6 +192,11 @@ class StepBody:
             found = self._decoded[leaf.path] = self._decode(part)
         return found
 
+    @property
+    def stored(self) -> Mapping[int, list[Any]]:
+        """Number -> column as it is stored, unchecked: [number, dtype, values, ...]."""
+        return self._parts
+
     def columns(self) -> Columns:
         """Every column this version knows."""
         found = (self.column(number) for number in self._parts)
@@ -242,7 +247,7 @@ class StepBody:
             if len(sizes) != count or (sizes > MAX_ELEMENTS).any():
                 raise BadBody(f"{len(sizes):,} lengths where {count:,} belong, or too large a length")
             return sizes.astype(np.int64)
-        if type(raw) is not int or not _K_PLUS_1 <= raw <= MAX_ELEMENTS:
+        if type(raw) is not int or not K_PLUS_1_LENGTH <= raw <= MAX_ELEMENTS:
             raise BadBody("a length is a count, -1, -2 or [dtype, values]")
         if raw >= 0:
             return np.full(count, raw, np.int64)
@@ -250,7 +255,12 @@ class StepBody:
         if drafts is None or drafts.present is not None:
             raise BadBody("lengths refer to proposal_ids, which is not there")
         sizes = drafts.lengths[0] if present is None else drafts.lengths[0][present]
-        return sizes + 1 if raw == _K_PLUS_1 else sizes
+        return sizes + 1 if raw == K_PLUS_1_LENGTH else sizes
+
+
+def is_dtype(kind: str, dtype: str) -> bool:
+    """Whether values of a kind may be stored so."""
+    return dtype in _DTYPES[kind]
 
 
 def _narrowed(present: Array | None, known: Array) -> Array:

@@ -149,7 +149,7 @@ class Loader:
                 self._states[row] = found
             return self._states[row]
 
-    def context(self, row: int, size: int) -> tuple[int, ...]:
+    def context(self, row: int, size: int) -> tuple[int | None, ...]:
         """The last `size` tokens before a step, as far as the trace has them."""
         step = self.step(row)
         if step is None:

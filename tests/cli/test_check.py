@@ -137,6 +137,18 @@ def test_what_is_no_model_is_one(models: Path, run: Run) -> None:
         assert found.err.count("\n") == 1
 
 
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
+def test_a_folder_without_permission_is_one(models: Path, run: Run) -> None:
+    """The model is at fault and not the command line."""
+    Path("draft").chmod(0)
+    try:
+        found = run("check", "draft")
+    finally:
+        Path("draft").chmod(0o755)
+    assert (found.code, found.out) == (1, "")
+    assert "draft: cannot be read: Permission denied" in found.err
+
+
 def test_a_cut_tensor_file_names_file_and_tensor_and_the_rest_is_checked(models: Path, run: Run) -> None:
     """Exit 1; what lies before the cut is judged, and a lost map is not called missing."""
     path = Path("draft/model.safetensors")

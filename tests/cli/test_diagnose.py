@@ -125,7 +125,7 @@ def test_full_says_of_every_cause_why(run: Run, tmp_path: Path) -> None:
 
 def test_more_findings_are_said_in_a_sentence(run: Run, tmp_path: Path) -> None:
     """The likeliest cause has the room; the others are named with what they are."""
-    header = {
+    header: dict[str, Any] = {
         "target": {"vocab_size": 1000, "num_layers": 4},
         "taps": {"declared": [2, 99], "origin": "guess"},
     }

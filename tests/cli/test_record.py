@@ -224,3 +224,36 @@ def test_the_declared_recorder_is_a_function() -> None:
     pytest.importorskip("torch")
     pytest.importorskip("transformers")
     assert entry.load().__name__ == "generate"
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("--control self-draft --draft D --prompt x", "the target drafts for itself"),
+        ("--control no-draft --draft D --prompt x", "leave --draft, --prompt-lookup and --early-exit out"),
+        ("--control no-draft --prompt-lookup 3 --prompt x", "leave --draft"),
+        ("--control predictable-text", "give one of --draft"),
+        ("--control self-draft", "give a prompt"),
+    ],
+)
+def test_a_control_refuses_what_contradicts_it(
+    recorder: FakeRecorder, run: Run, line: str, sentence: str
+) -> None:
+    """A self-draft has no other draft, a run without one none at all; prompts may be missing if built in."""
+    found = run("record", "--target", "T", *line.split(), "-o", "o")
+    assert (found.code, found.out) == (2, "")
+    assert sentence in found.err
+
+
+def test_a_control_is_handed_to_the_recorder(recorder: FakeRecorder, run: Run) -> None:
+    """The target in the place of the draft, built-in texts, or nothing that proposes."""
+    base = ("record", "--target", "T", "-o", "run.spectrace", "--overwrite")
+    assert run(*base, "--control", "self-draft", "--prompt", "Once").code == 0
+    assert run(*base, "--control", "predictable-text", "--draft", "D").code == 0
+    assert run(*base, "--control", "predictable-text", "--draft", "D", "--prompt", "mine").code == 0
+    assert run(*base, "--control", "no-draft", "--prompt", "Once").code == 0
+    own, easy, mine, plain = recorder.calls
+    assert (own["control"], own["draft"]) == ("self-draft", Path("T"))
+    assert (easy["control"], len(easy["prompts"]), easy["draft"]) == ("predictable-text", 6, Path("D"))
+    assert mine["prompts"] == ["mine"]
+    assert (plain["control"], plain["draft"], plain["early_exit"]) == ("no-draft", None, None)

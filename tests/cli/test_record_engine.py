@@ -159,8 +159,74 @@ def test_demo_runs_from_nothing(run: Run) -> None:
     with spectrace.open("demo.spectrace") as trace:
         assert len(trace.requests) == len(spectrace_demo.prompts())
         assert trace.state == "closed"
-        assert trace.token_text(trace.steps[1].emitted_ids[0]) is not None
+        assert trace.token_text(trace.steps[1].emitted_ids[0] or 0) is not None
     with spectrace.open("demo-eagle3.spectrace") as trace:
         assert trace.run.method == "eagle3"
         assert len(trace.references) > 0
     assert found.out.endswith("next: spectrace view demo.spectrace\n")
+
+
+def test_a_run_recorded_twice_is_equal_and_another_k_changes_only_lengths(run: Run, tmp_path: Path) -> None:
+    """Real runs: greedy decoding repeats itself, and does not hang on how much is drafted."""
+    for name, count in (("one", "4"), ("again", "4"), ("fewer", "2")):
+        _record(run, "--draft", DRAFT, "--num-draft-tokens", count)
+        Path("run.spectrace").rename(f"{name}.spectrace")
+    with (
+        spectrace.open("one.spectrace") as one,
+        spectrace.open("again.spectrace") as again,
+        spectrace.open("fewer.spectrace") as fewer,
+    ):
+        assert spectrace.compare(one, again).is_equal
+        found = spectrace.compare(one, fewer).first_differences
+    assert not any(found.kinds[name].differing for name in ("target_pick", "decision", "emitted"))
+    assert found.only_length == found.kinds["proposal"].differing > 0
+
+
+def test_a_target_accepts_its_own_drafts(run: Run) -> None:
+    """The self-draft control of the bundled target refuses nothing and rules the engine out."""
+    summary = _record(run, "--control", "self-draft", "--max-new-tokens", "40")
+    assert summary["counts"]["rejected"] == 0
+    with spectrace.open("run.spectrace") as trace:
+        assert trace.run.control == "self-draft"
+        cleared = {item.id for item in spectrace.diagnose(trace).cleared}
+    assert "verification/self-draft" in cleared
+
+
+def test_a_run_without_a_draft_is_the_text_and_the_time_of_a_lossless_one(run: Run) -> None:
+    """One step per token with the target's choices; the same greedy text as with a draft."""
+    _record(run, "--draft", DRAFT)
+    with spectrace.open("run.spectrace") as trace:
+        texts: dict[str, list[int | None]] = {name: [] for name in ("r0", "r1")}
+        for step in trace:
+            texts[step.request] += step.emitted_ids
+    summary = _record(run, "--control", "no-draft")
+    assert summary["counts"]["proposals"] == 0
+    assert summary["times"]["baseline"]["token_ns"] > 0
+    with spectrace.open("run.spectrace") as trace:
+        plain: dict[str, list[int | None]] = {name: [] for name in texts}
+        for step in trace:
+            plain[step.request] += step.emitted_ids
+            assert step.target_ids == step.emitted_ids
+            assert step.target_top is not None
+            assert step.target_top[0][0][0] == step.emitted_ids[0]
+            assert step.target_gaps is not None
+            assert step.target_gaps[0] >= 0
+        assert trace.requests[0].prompt_ids
+        assert trace.run.control == "no-draft"
+        assert trace.run_mapping["verification"]["rule"] == "greedy"
+        assert trace.state == "closed"
+    assert plain == texts
+
+
+def test_predictable_text_is_a_control_of_both_recorders(run: Run) -> None:
+    """The built-in texts, with a draft model and with an EAGLE-3 head; the end says what that shows."""
+    for draft in (DRAFT, str(spectrace_demo.eagle3_path())):
+        found = run(
+            *("record", "--target", TARGET, "--draft", draft, "--control", "predictable-text", "--overwrite"),
+            *("-o", "run.spectrace", "--max-new-tokens", "8", "--device", "cpu"),
+        )
+        assert found.code == 0, found.err
+        assert "on predictable text" in " ".join(found.out.split())
+        with spectrace.open("run.spectrace") as trace:
+            assert trace.run.control == "predictable-text"
+            assert len(trace.requests) == 6

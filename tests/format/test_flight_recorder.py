@@ -106,7 +106,7 @@ def test_names_prompts_and_texts_outlive_rotation(tmp_path: Path) -> None:
         assert found.prompt_digest == "d"
         assert len(trace.requests.names) == len(set(trace.requests.names))
         for step in trace:
-            assert all(trace.token_text(token) == f"target {token}" for token in step.proposal_ids)
+            assert all(trace.token_text(token or 0) == f"target {token}" for token in step.proposal_ids)
             assert trace.requests.get(step.request) is not None
 
 

@@ -252,6 +252,11 @@ BAD: dict[str, tuple[list[Any], int, str]] = {
     "token texts that are none": ([RUN, '{"record":"tokens","draft":{"1":5}}'], 2, "draft"),
     "tokens of elsewhere": ([RUN, '{"record":"tokens","other":{}}'], 2, "other"),
     "a reference without boundary": ([RUN, '{"record":"reference","rows":[]}'], 2, "boundary"),
+    "a reference of a request without a name": (
+        [RUN, '{"record":"reference","boundary":1,"request":5}'],
+        2,
+        "request",
+    ),
     "reference rows that are none": ([RUN, '{"record":"reference","boundary":1,"rows":[5]}'], 2, "rows"),
     "a gap without a number": ([RUN, '{"record":"gap","reason":"x"}'], 2, "lost"),
     "a negative gap": ([RUN, '{"record":"gap","lost":-1,"reason":"x"}'], 2, "lost"),

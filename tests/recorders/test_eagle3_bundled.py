@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import spectrace
 import spectrace_demo
 
 torch = pytest.importorskip("torch")
@@ -63,3 +66,30 @@ def test_its_readme_has_the_figures_of_its_training() -> None:
     readme = (folder / "README.md").read_text(encoding="utf-8")
     for figure in (*training["accuracy_per_depth"], *training["loss_per_depth"]):
         assert f"{figure:.3f}" in readme
+
+
+@pytest.mark.parametrize("name", ["eagle3", "eagle3-tree", "eagle3-taps-normed"])
+def test_a_sample_is_made_again_by_its_script(name: str, tmp_path: Path) -> None:
+    """The same proposals, decisions and states; only times differ."""
+    folder = Path(__file__).parents[2] / "sample_traces"
+    spec = importlib.util.spec_from_file_location("make_samples", folder / "make_samples.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    script.SAMPLES[name](tmp_path / "new.spectrace")
+
+    def said(path: Path) -> list[Any]:
+        with spectrace.open(path) as trace:
+            return [
+                (step.request, step.draft_ids, step.proposal_ids, step.parents, step.num_accepted)
+                for step in trace
+            ] + [(reference.request, reference.boundary) for reference in trace.references]
+
+    assert said(tmp_path / "new.spectrace") == said(folder / f"{name}.spectrace")
+
+
+def test_samples_are_small_enough_to_attach() -> None:
+    """150 kB at most, each."""
+    for path in (Path(__file__).parents[2] / "sample_traces").glob("*.spectrace"):
+        assert path.stat().st_size <= 150_000, path.name

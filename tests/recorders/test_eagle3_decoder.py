@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -204,6 +205,24 @@ def test_temperature_near_zero_samples_the_greedy_text() -> None:
     for plan in (Chain(4), DynamicTree(3, 3, 8)):
         with Eagle3Decoder(model, _bundled(), plan, sampler=Sampler(1e-4)) as run:
             assert run.generate(ids, 24) == alone
+
+
+@pytest.mark.parametrize("plan", ["chain", "dynamic", "static"])
+def test_sampled_text_is_distributed_as_the_targets(tmp_path: Path, plan: str) -> None:
+    """Two tokens, the second of them drafted and verified: every pair as often as the target alone says."""
+    model, prompt = random_target(), [5, 6, 7]
+    folder = write_draft(tmp_path / "draft", config_json(), random_weights(config_json()))
+    sampler, draws = Sampler(0.9, top_k=3, seed=21), 200
+    with Eagle3Decoder(model, load_draft(folder, model), PLANS[plan], sampler=sampler) as run:
+        counts = Counter(tuple(run.generate(prompt, 3)[:2]) for _ in range(draws))
+    with torch.no_grad():
+        first = sampler.processed(model(torch.tensor([prompt])).logits[:, -1])[0].softmax(-1)
+        for one in first.nonzero().flatten().tolist():
+            then = sampler.processed(model(torch.tensor([[*prompt, one]])).logits[:, -1])[0].softmax(-1)
+            for two in then.nonzero().flatten().tolist():
+                p = float(first[one] * then[two])
+                assert abs(counts.pop((one, two), 0) / draws - p) <= 4 * (p * (1 - p) / draws) ** 0.5
+    assert not counts
 
 
 def test_hooks_are_gone_after_use() -> None:

@@ -13,6 +13,7 @@ import pytest
 import spectrace
 import spectrace_demo
 from spectrace.cli import main
+from spectrace.format.jsonl import export_lines, import_lines
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
@@ -29,6 +30,7 @@ from spectrace_eagle3 import (  # noqa: E402
 )
 from spectrace_eagle3.probe import probe  # noqa: E402
 from spectrace_eagle3.states import states_path  # noqa: E402
+from spectrace_eagle3.variants import variants, varied  # noqa: E402
 from tests.recorders.eagle3_zoo import EOS, bundled_target, bundled_tokenizer, prompt_ids  # noqa: E402
 
 pytestmark = pytest.mark.engine
@@ -166,6 +168,21 @@ def test_without_its_layer_the_draft_is_right_by_chance_only(run: Probe) -> None
     assert rows["as this decoder runs it"][0] > 5
 
 
+def test_no_line_leaves_the_draft_changed() -> None:
+    """Each is undone, whatever it did to norms, layers, flags and embeddings."""
+    model = bundled_target()
+    draft = load_draft(spectrace_demo.eagle3_path(), model)
+    before = repr(draft.head), draft.head.config, draft.head.norm_output, draft.head.embed_tokens.weight
+    tried = variants(draft, 8, has_chains=True)
+    assert len({variant.name for variant in tried}) == len(tried) >= 18
+    for variant in tried:
+        with varied(draft, variant, model):
+            pass
+        after = repr(draft.head), draft.head.config, draft.head.norm_output, draft.head.embed_tokens.weight
+        assert all(a is b or a == b for a, b in zip(before[:3], after[:3]))
+        assert before[3] is after[3]
+
+
 def test_the_table_says_what_it_was_compared_with(run: Probe) -> None:
     """Shares per depth, an interval, and what the training reported; no column without a recording."""
     code, out, _ = run("--prompt", TEXT, "--depth", "2")
@@ -176,6 +193,29 @@ def test_the_table_says_what_it_was_compared_with(run: Probe) -> None:
     assert any(line.startswith("training reported 0.844 (its config.json)") for line in lines)
     assert max(map(len, lines)) <= 80
     assert lines[-1] == "* nothing else does better"
+
+
+SAMPLES: dict[str, str] = {
+    "eagle3": "the recorded run did what this decoder does",
+    "eagle3-tree": "the recorded run did what this decoder does",
+    "eagle3-map-as-direct": "d2t read as target ids",
+    "eagle3-taps-shifted": "taps one layer up",
+    "eagle3-taps-normed": "taps after the final norm",
+    "eagle3-no-midlayer": "without the draft's layer",
+    "eagle3-feedback-normed": "state fed back normed",
+    "eagle3-draft-kv-kept": "rejected tokens in the cache",
+    "eagle3-positions-shifted": "own tokens one position late",
+    "eagle3-random-head": "none of these is what the recorded run did",
+}
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_the_fault_of_every_sample_is_named(run: Probe, name: str) -> None:
+    """In the last sentence that the command prints."""
+    sample = Path(__file__).parents[2] / "sample_traces" / f"{name}.spectrace"
+    code, out, err = run(sample)
+    assert code == 0, err
+    assert SAMPLES[name] in " ".join(out.split("\n*")[-1].split())
 
 
 PLANS: dict[str, dict[str, Any]] = {
@@ -239,6 +279,33 @@ def test_nothing_drifts_up_to_the_models_limit(run: Probe, tmp_path: Path, plan:
     assert first["apart"] < 1e-4
     with spectrace.open(path) as trace:
         assert {step.position - step.draft_kv_length for step in trace if step.draft_kv_length} == {1}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"parents": [0, 0, 0]}, "more cannot be replayed"),
+        ({"position": 10**9}, "more cannot be replayed"),
+        ({"draft_logprobs": [None] * 3}, "proposed tokens\n"),
+        ({"proposal_ids": [10**9] * 3}, "so it is of another target"),
+        ({"emitted_ids": [-4]}, "so it is of another target"),
+    ],
+)
+def test_traces_of_strangers_end_in_a_sentence(
+    run: Probe, tmp_path: Path, change: dict[str, Any], words: str
+) -> None:
+    """Whatever a step says: a table, or one line that says why there is none."""
+    recorded = _record(tmp_path / "run.spectrace", (0,))
+    with spectrace.open(recorded) as trace:
+        lines = [json.loads(line) for line in export_lines(trace)]
+    for line in lines:
+        if line["record"] == "step" and len(line["proposal_ids"]) == 3:
+            line.update(change)
+    path = tmp_path / "changed.spectrace"
+    import_lines((json.dumps(line) for line in lines), path)
+    code, out, err = run(path)
+    assert words in (out + err if code else " ".join(out.split()) + "\n")
+    assert code == (1 if "target" in words else 0)
 
 
 def test_states_of_another_recording_are_refused(run: Probe, tmp_path: Path) -> None:

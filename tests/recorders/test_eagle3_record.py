@@ -13,7 +13,7 @@ import pytest
 import spectrace
 import spectrace_demo
 from spectrace.cli import main
-from spectrace.cli.record import engine_for
+from spectrace.cli.engines import engine_for
 
 pytest.importorskip("torch")
 pytest.importorskip("transformers")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,10 +19,19 @@ pytest.importorskip("transformers")
 
 from spectrace_vllm.recording import attach  # noqa: E402
 from spectrace_vllm.settings import Settings  # noqa: E402
-
 from tests.recorders import vllm_fakes as fakes  # noqa: E402
 
 PROMPTS = {"a-00000000": [1, 2, 3, 11], "b-11111111": [7, 8, 20]}
+# What a runner keeps of its last step.
+_STEP_STATE = {
+    "batch",
+    "input_batch",
+    "query_start_loc",
+    "input_ids",
+    "positions",
+    "seq_lens",
+    "discard_request_mask",
+}
 RUNNERS = (fakes.V1Runner, fakes.V2Runner)
 
 
@@ -45,8 +55,14 @@ def by_request(path: Path) -> dict[str, list[Any]]:
     return found
 
 
+def header(path: Path) -> Any:
+    """The header; untyped, since what is missing in it fails a test anyway."""
+    with spectrace.open(path) as trace:
+        return trace.run
+
+
 @pytest.fixture(params=RUNNERS, ids=("V1", "V2"))
-def runner(request: pytest.FixtureRequest) -> Iterator[Any]:
+def runner(request: pytest.FixtureRequest) -> Any:
     """A runner with two requests."""
     return request.param(PROMPTS)
 
@@ -66,7 +82,7 @@ def test_a_proposal_is_joined_with_its_verification(runner: Any, tmp_path: Path)
     steps = by_request(record(runner, tmp_path))["a-00000000"]
     assert steps[0].proposal_ids == ()
     assert steps[0].flags == ("prefill",)
-    for before, step in zip(steps, steps[1:]):
+    for before, step in pairwise(steps):
         assert len(step.proposal_ids) == fakes.K
         assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
         assert all(value == pytest.approx(-0.0156, abs=0.01) for value in step.draft_logprobs)
@@ -104,8 +120,7 @@ def test_states_fed_to_the_draft_are_fingerprinted(runner: Any, tmp_path: Path) 
     assert {tap.position for tap in steps[1].taps} == {steps[1].position - 1}
     assert [tap.position for tap in steps[0].taps if tap.boundary == 4] == [0, 1, 2, 3]
     assert all(len(tap.projections) == 32 for tap in steps[1].taps)
-    with spectrace.open(path) as trace:
-        assert list(trace.run.taps.boundaries) == [2, 4, 5]
+    assert list(header(path).taps.boundaries) == [2, 4, 5]
 
 
 def test_both_runners_give_the_same_steps(tmp_path: Path) -> None:
@@ -125,7 +140,7 @@ def test_both_runners_give_the_same_steps(tmp_path: Path) -> None:
 
 
 def test_a_text_ends_where_the_scheduler_ends_it(runner: Any, tmp_path: Path) -> None:
-    """Tokens behind a limit, and steps behind the end, are thrown away by the engine and not committed here."""
+    """Tokens behind a limit and steps behind the end, which vLLM throws away, are not committed here."""
     runner.world.sampling["a-00000000"] = fakes.sampling(max_tokens=4)
     steps = by_request(record(runner, tmp_path))["a-00000000"]
     assert sum(len(step.emitted_ids) for step in steps) == 4
@@ -143,6 +158,28 @@ def test_the_end_of_text_ends_it(runner: Any, tmp_path: Path) -> None:
 def test_requests_are_sampled(runner: Any, tmp_path: Path) -> None:
     """Every second request: the other one leaves nothing in the trace."""
     assert set(by_request(record(runner, tmp_path, every=2))) == {"a-00000000"}
+
+
+def test_a_preempted_request_goes_on(runner: Any, tmp_path: Path) -> None:
+    """A request that the scheduler names again as new keeps its numbers, and its limit."""
+    scheduled = runner.world.scheduled
+
+    def again() -> Any:
+        first = scheduled()
+        if runner.world.num_steps == 3:
+            first.scheduled_new_reqs = [
+                SimpleNamespace(
+                    req_id="a-00000000",
+                    prompt_token_ids=[1, 2, 3, 11],
+                    sampling_params=fakes.sampling(),
+                    num_computed_tokens=0,
+                )
+            ]
+        return first
+
+    runner.world.scheduled = again
+    steps = by_request(record(runner, tmp_path))["a-00000000"]
+    assert [step.step for step in steps] == list(range(6))
 
 
 def test_ids_alone(runner: Any, tmp_path: Path) -> None:
@@ -208,17 +245,14 @@ def test_a_failing_hook_is_silent_from_then_on(
         path = record(runner, tmp_path)
     assert runner.world.texts == healthy.world.texts
     assert len([r for r in caplog.records if "broken on purpose" in r.getMessage()]) == 1
-    with spectrace.open(path) as trace:
-        assert any("broken on purpose" in reason for reason in trace.run.capture.unavailable.values())
+    assert any("broken on purpose" in reason for reason in header(path).capture.unavailable.values())
 
 
 def test_hooks_are_taken_off(runner: Any, tmp_path: Path) -> None:
     """A closed recording leaves the live objects as they were."""
-    before = {name for name in vars(runner)}
+    before = set(vars(runner))
     record(runner, tmp_path)
-    assert {name for name in vars(runner)} - before <= {
-        "batch", "input_batch", "query_start_loc", "input_ids", "positions", "seq_lens", "discard_request_mask",
-    }  # fmt: skip
+    assert set(vars(runner)) - before <= _STEP_STATE
     drafter = getattr(runner, "drafter", None) or runner.speculator
     assert not drafter.model._forward_pre_hooks
     assert not drafter.model.logits_processor._forward_hooks
@@ -243,9 +277,9 @@ def test_a_graph_that_hides_the_draft_is_said(runner: Any, tmp_path: Path) -> No
     drafter = getattr(runner, "drafter", None) or runner.speculator
     drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, fakes.VOCAB).float()
     path = record(runner, tmp_path)
-    with spectrace.open(path) as trace:
-        assert trace.run.capture.mode == "graph"
-        assert "graph capture" in trace.run.capture.unavailable["draft_ids"]
+    capture = header(path).capture
+    assert capture.mode == "graph"
+    assert "graph capture" in capture.unavailable["draft_ids"]
     assert by_request(path)["a-00000000"][1].proposal_ids
 
 
@@ -254,7 +288,6 @@ def test_a_synthetic_acceptance_is_flagged(tmp_path: Path) -> None:
     runner = fakes.V2Runner(PROMPTS)
     runner.vllm_config.speculative_config.rejection_sample_method = "synthetic"
     path = record(runner, tmp_path)
-    with spectrace.open(path) as trace:
-        assert trace.run.verification.rule == "synthetic"
-        assert trace.run.verification.lossless is False
+    assert header(path).verification.rule == "synthetic"
+    assert header(path).verification.lossless is False
     assert "simulated" in by_request(path)["a-00000000"][1].flags

@@ -1,4 +1,4 @@
-"""Stand-ins for vLLM's two model runners: the shapes, names and order of calls of vLLM 0.32.0, tiny and exact.
+"""Stand-ins for vLLM's two model runners: names, shapes and order of calls of vLLM 0.32.0, tiny and exact.
 
 The target says t + 1 after token t, modulo the vocabulary; the draft says the same in its own vocabulary
 but for multiples of `WRONG`, after which it says something else. Needs torch, not vLLM.
@@ -30,10 +30,12 @@ class Draft(nn.Module):
         self.logits_processor = _Head()
 
     def forward(self, input_ids: Tensor, positions: Tensor, hidden_states: Tensor) -> Tensor:
+        """Reads tokens; this draft needs nothing else."""
         return input_ids
 
     def compute_logits(self, read: Tensor) -> Tensor:
-        raw = self.logits_processor(self.lm_head, read)
+        """[B, V] in the target's vocabulary, as vLLM scatters them."""
+        raw: Tensor = self.logits_processor(self.lm_head, read)
         mapped = raw.new_full((len(read), VOCAB), -torch.inf)
         mapped[:, OFFSET : OFFSET + KEPT] = raw
         return mapped
@@ -58,6 +60,7 @@ class Target(nn.Module):
         self.lm_head = nn.Linear(HIDDEN, VOCAB, bias=False)
 
     def compute_logits(self, hidden_states: Tensor) -> Tensor:
+        """[R, V] of the tokens read."""
         return target_logits(hidden_states)
 
 
@@ -76,15 +79,17 @@ def configs(method: str = "eagle3", **speculative: Any) -> Any:
 
     def model(name: str, hf: Any) -> Any:
         return Bag(
-            model=name, revision=None, hf_config=hf, hf_text_config=hf, dtype=torch.float32, quantization=None,
-            max_model_len=256, enforce_eager=True, get_total_num_hidden_layers=lambda: LAYERS,
+            model=name, revision=None, hf_config=hf, hf_text_config=hf, dtype=torch.float32,
+            quantization=None, max_model_len=256, enforce_eager=True,
+            get_total_num_hidden_layers=lambda: LAYERS,
         )  # fmt: skip
 
     return Bag(
         model_config=model("somebody/target", target),
         speculative_config=Bag(
             method=method, num_speculative_tokens=K, draft_sample_method="greedy",
-            rejection_sample_method="standard", draft_model_config=model("somebody/draft", draft), **speculative,
+            rejection_sample_method="standard", draft_model_config=model("somebody/draft", draft),
+            **speculative,
         ),
         scheduler_config=Bag(async_scheduling=False, max_num_seqs=8, max_num_batched_tokens=64),
         cache_config=Bag(enable_prefix_caching=False),
@@ -139,7 +144,9 @@ class _World:
         """The batch of a step, as both runners hold it."""
         names = list(scheduled.num_scheduled_tokens)
         first = self.num_steps == 0
-        ids, positions, counts = [], [], []
+        ids: list[int] = []
+        positions: list[int] = []
+        counts: list[int] = []
         for name in names:
             text, draft = self.texts[name], self.drafts[name]
             own = list(text) if first else [text[-1], *draft]
@@ -192,7 +199,7 @@ class _World:
             found.append(read)
         proposal = torch.stack(found, 1)
         if self.device.type != "meta":
-            self.drafts = {name: ids for name, ids in zip(batch.req_ids, proposal.tolist())}
+            self.drafts = dict(zip(batch.req_ids, proposal.tolist()))
         else:
             self.drafts = {name: [9] * K for name in batch.req_ids}
         return proposal
@@ -208,6 +215,7 @@ class V1Runner:
         self.model, self.drafter = Target(), _Drafter()
 
     def execute_model(self, scheduler_output: Any, intermediate_tensors: Any = None) -> None:
+        """The target's forward."""
         self.batch = batch = self.world.batch(scheduler_output)
         size = batch.num_reqs
         self.input_batch = Bag(req_ids=batch.req_ids)
@@ -225,6 +233,7 @@ class V1Runner:
         self, scheduler_output: Any, sampled_token_ids: Any, sampling_metadata: Any, hidden_states: Any,
         sample_hidden_states: Any, aux_hidden_states: Any,
     ) -> Tensor:  # fmt: skip
+        """[B, K] ids in the target's vocabulary."""
         rows = self.query_start_loc.gpu[1:] - 1
         self.drafter.set_inputs_first_pass(None, None, None, None, rows)
         return self.world.draft(self.drafter.model, self.batch, rows)
@@ -269,9 +278,11 @@ class V2Runner:
     def execute_model(
         self, scheduler_output: Any, intermediate_tensors: Any = None, dummy_run: bool = False
     ) -> None:
+        """The target's forward."""
         self.batch = self.world.batch(scheduler_output)
 
     def sample(self, hidden_states: Any, input_batch: Any, grammar_output: Any) -> Any:
+        """Verifies and samples."""
         logits = self.model.compute_logits(input_batch.input_ids[input_batch.logits_indices])
         logits.fill_(0.0)
         sampled, number = self.world.sampled(input_batch)

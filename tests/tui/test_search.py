@@ -38,7 +38,7 @@ def matches(loader: Loader, text: str) -> list[int]:
     for row in range(ROWS):
         step = loader.step(row)
         assert step is not None
-        ids = {*step.proposal_ids, *step.emitted_ids}
+        ids = {id_ for id_ in (*step.proposal_ids, *step.emitted_ids) if id_ is not None}
         texts = [loader.raw_token(token) or "" for token in ids]
         if text in step.request or any(text in t for t in texts) or text in map(str, ids):
             found.append(row)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import spectrace
-from spectrace import Counts, Request, Run, Step, Tap, Trace, TraceError, TraceWriter
+from spectrace import Comparison, Counts, Request, Run, Step, Tap, Trace, TraceError, TraceWriter
 from spectrace.testing import FakeClock, make_step, write_trace
 
 if TYPE_CHECKING:
@@ -56,9 +56,19 @@ def look_at(step: Step) -> None:
     """The fields that every step has are never None; the others may be."""
     assert_type(step.request, str)
     assert_type(step.num_accepted, int)
-    assert_type(step.proposal_ids, tuple[int, ...])
-    assert_type(step.emitted_ids, tuple[int, ...])
+    assert_type(step.proposal_ids, tuple[int | None, ...])
+    assert_type(step.emitted_ids, tuple[int | None, ...])
     assert_type(step.taps, tuple[Tap, ...] | None)
+
+
+def compare_two(path: Path, other: Path) -> int | None:
+    """Two traces are compared, and asked for the next step that differs."""
+    with spectrace.open(path) as a, spectrace.open(other) as b:
+        found = spectrace.compare(a, b)
+        assert_type(found, Comparison)
+        assert_type(found.is_equal, bool)
+        assert_type(found.rows.row_of_b(0), int | None)
+        return found.rows.next_difference(0)
 
 
 def catch(path: Path) -> str:

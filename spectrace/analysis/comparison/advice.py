@@ -9,6 +9,8 @@ from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, U
 from spectrace.analysis.comparison.result import Comparison
 
 _SENTENCES = 3
+_LAYERS = {"taps.boundaries", "taps.order"}
+_PRECISION = {"target.dtype", "target.quantization", "draft.dtype", "draft.quantization"}
 
 
 def advise(found: Comparison) -> list[str]:
@@ -21,7 +23,10 @@ def advise(found: Comparison) -> list[str]:
 def _causes(found: Comparison) -> Iterator[str]:
     kinds = found.first_differences.kinds
     if not kinds["emitted"].compared and not kinds["prompt"].differing:
-        yield "No token stands at the same place of both texts: are these the same prompts?"
+        yield (
+            "No token stands at the same place of both texts: are these the same prompts, and do both count "
+            "position from the start of the prompt?"
+        )
         return
     inputs = list(_of_inputs(found))
     yield from inputs
@@ -51,19 +56,35 @@ def _of_inputs(found: Comparison) -> Iterator[str]:
             "The same draft ids became other target ids: the vocabulary map is read in two ways. "
             "spectrace diagnose says of each trace which."
         )
-    if any(not match.is_same for match in found.taps):
-        yield f"The drafts are fed other states: {_of_taps(found)}"
-    if fields & {"method", "draft.id"}:
-        if found.first_differences.kinds["proposal"].differing:
-            yield "These are different drafts: other proposals are no fault."
-    elif any(field.startswith("draft.fingerprints.") for field in fields):
-        yield "The drafts hold other weights: spectrace check names what a checkpoint lacks."
+    if fields & _LAYERS or any(not match.is_same for match in found.taps):
+        yield f"The drafts are fed other states: {_of_taps(found, fields)}"
+    if found.first_differences.kinds["proposal"].differing:
+        yield from _of_drafts(found, fields)
 
 
-def _of_taps(found: Comparison) -> str:
-    if any(match.shift for match in found.taps):
+def _of_drafts(found: Comparison, fields: set[str]) -> Iterator[str]:
+    """Whether these are two drafts, or one in two states."""
+    if 0 in found.acceptance.proposals:
+        label = "AB"[found.acceptance.proposals.index(0)]
+        same = "" if found.fork else ", and as far as both go the text is the same without drafting"
+        yield f"{label} drafts nothing{same}."
+    elif "method" in fields:
+        yield "These are different drafts: other proposals are no fault."
+    elif fields & _PRECISION:
+        yield "The runs compute in other types: some other proposals are to be expected."
+    elif found.same_weights is False:
+        yield (
+            "The drafts hold other weights: where they are meant to be one, spectrace check names what a "
+            "checkpoint lacks."
+        )
+    elif "draft.id" in fields and not found.same_weights:
+        yield "The drafts go by other names, and no fingerprint tells whether they are one."
+
+
+def _of_taps(found: Comparison, fields: set[str]) -> str:
+    if fields & _LAYERS or any(match.shift for match in found.taps):
         return (
-            "compare the layers declared, and whether an id counts inputs or outputs. "
+            "compare the layers declared, their order, and whether an id counts inputs or outputs. "
             "spectrace diagnose says which trace is off."
         )
     if any(match.is_scaled for match in found.taps):
@@ -99,11 +120,13 @@ def _of_proposals(found: Comparison) -> Iterator[str]:
         )
     elif proposals.first is not None and proposals.first.steps is not None:
         a, b = proposals.first.steps
-        fed = "" if found.taps else " Neither says what the draft was fed: record taps."
-        yield (
-            f"The drafts part first at step {a} of A, {b} of B: look there at positions, KV lengths and "
-            f"states fed back.{fed}"
-        )
+        where = f"The drafts part first at step {a} of A, {b} of B"
+        if found.headers:
+            yield f"{where}: change back one by one what the headers differ in."
+        else:
+            yield f"{where}: look there at positions, KV lengths and states fed back."
+        if not found.taps:
+            yield "Nothing tells what the drafts were fed: record taps in both."
 
 
 def _nothing(found: Comparison) -> str:

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spectrace.analysis.comparison.rows import narrow
+from spectrace.format.columns import Array
+
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
-    from spectrace.format.tracefile import TraceFile
 
 WAYS = ("prompt_digest", "prompt_ids", "request", "order")
 """How requests are paired, the surest first."""
+_MAX_PAIRS = 1 << 22
+"""Requests that are compared; those behind them are left over."""
 _LISTED = 16
 """Names of left-over requests that a result keeps."""
 _SHARED = 0.5
@@ -34,16 +38,8 @@ class Prompt:
     numbers: list[int]
     """Its numbers within the whole trace, as `Block.requests` gives them: one of each file that has it."""
     digest: str | None
-    place: tuple[TraceFile, Mapping[str, Any]]
-    """The file, and what was said of the request."""
-
-    @property
-    def ids(self) -> tuple[int, ...] | None:
-        """Ids of the prompt, where the trace holds them."""
-        given = self.place[1].get("prompt_ids")
-        if not isinstance(given, list) or not all(type(i) is int for i in given):
-            return None
-        return tuple(given)
+    ids: Array | None
+    """Ids of the prompt, where the trace holds them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +144,7 @@ def align(one: Trace, other: Trace) -> tuple[Alignment, Sequence[tuple[Prompt, P
     pairing.by("prompt_ids", _ids_digest)
     pairing.by("request", lambda p: p.name)
     pairing.by_order()
+    del pairing.pairs[_MAX_PAIRS:]
     found = Counter(pair.way for pair, _, _ in pairing.pairs)
     alignment = Alignment(
         ways={way: found[way] for way in WAYS if found[way]},
@@ -175,9 +172,16 @@ def prompts(trace: Trace) -> list[Prompt]:
                 found[name].numbers.append(base + number)
                 continue
             digest = digest if isinstance(digest, str) and digest else None
-            found[name] = Prompt(name, [base + number], digest, (part, said))
+            found[name] = Prompt(name, [base + number], digest, _ids(said.get("prompt_ids")))
         base += size + 1
     return list(found.values())
+
+
+def _ids(given: Any) -> Array | None:
+    """Prompt ids as an array; None of what is no list of ids."""
+    if not isinstance(given, list) or not all(type(i) is int and abs(i) < 2**63 for i in given):
+        return None
+    return narrow(np.array(given, np.int64))
 
 
 def _pair(way: str, one: Prompt, other: Prompt) -> Pair | None:
@@ -191,7 +195,7 @@ def _pair(way: str, one: Prompt, other: Prompt) -> Pair | None:
     start, end = _common_ends(a, b)
     if start + end < _SHARED * max(len(a), len(b)):
         return None
-    mine, theirs = (ids[start] if start < len(ids) else None for ids in (a, b))
+    mine, theirs = (int(ids[start]) if start < len(ids) else None for ids in (a, b))
     return Pair(names, way, (start, mine, theirs))
 
 
@@ -212,20 +216,22 @@ def _ids_digest(prompt: Prompt) -> str | None:
 
     Source: `Request.prompt_digest`, SHA-256 of the ids as little-endian int32.
     """
-    ids = prompt.ids
-    if ids is None:
+    if prompt.ids is None:
         return prompt.digest
-    narrow = np.array([i & 0xFFFFFFFF for i in ids], "<u4")
-    return "sha256:" + hashlib.sha256(narrow.tobytes()).hexdigest()
+    return "sha256:" + hashlib.sha256(prompt.ids.astype("<i4").tobytes()).hexdigest()
 
 
-def _common_ends(a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
+def _common_ends(a: Array, b: Array) -> tuple[int, int]:
     """Length of the common start, and of the common end behind it."""
     shorter = min(len(a), len(b))
-    start = next((i for i in range(shorter) if a[i] != b[i]), shorter)
+    start = _first_true(a[:shorter] != b[:shorter])
     rest = shorter - start
-    end = next((i for i in range(rest) if a[-1 - i] != b[-1 - i]), rest)
-    return start, end
+    return start, _first_true(a[::-1][:rest] != b[::-1][:rest])
+
+
+def _first_true(flags: Array) -> int:
+    """Index of the first, or how many there are."""
+    return int(np.argmax(flags)) if flags.any() else len(flags)
 
 
 def _names(left: tuple[list[Prompt], list[Prompt]]) -> tuple[list[str], list[str]]:

@@ -6,16 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from spectrace.analysis.comparison.acceptance_change import compare_acceptance
 from spectrace.analysis.comparison.advice import advise
 from spectrace.analysis.comparison.alignment import Prompt, align
-from spectrace.analysis.comparison.first_difference import Texts, compare_rows
+from spectrace.analysis.comparison.first_difference import compare_rows
 from spectrace.analysis.comparison.fork import judge_forks
-from spectrace.analysis.comparison.headers import compare_headers
+from spectrace.analysis.comparison.headers import compare_headers, same_weights
 from spectrace.analysis.comparison.result import Comparison
 from spectrace.analysis.comparison.row_pairs import pair_rows
 from spectrace.analysis.comparison.rows import Rows, read_rows
 from spectrace.analysis.comparison.tap_match import match_taps
+from spectrace.analysis.comparison.texts import Texts
 from spectrace.analysis.diagnosis.fingerprints import TapTally
 
 if TYPE_CHECKING:
@@ -38,6 +41,11 @@ def compare(a: Trace, b: Trace, *, on_progress: Callable[[int], None] | None = N
         The comparison; where nothing could be paired, ``alignment.problem`` says why and only the headers
         were compared.
     """
+    with np.errstate(all="ignore"):  # a stranger's numbers may be of any size
+        return _compared(a, b, on_progress)
+
+
+def _compared(a: Trace, b: Trace, on_progress: Callable[[int], None] | None) -> Comparison:
     alignment, pairs = align(a, b)
     one, taps = read_rows(a, _numbers(pairs, 0), on_progress)
     other, other_taps = read_rows(b, _numbers(pairs, 1), _behind(len(a), on_progress))
@@ -55,6 +63,7 @@ def compare(a: Trace, b: Trace, *, on_progress: Callable[[int], None] | None = N
     found = Comparison(
         alignment=alignment,
         headers=compare_headers(a.run_mapping, b.run_mapping),
+        same_weights=same_weights(a.run_mapping, b.run_mapping),
         first_differences=differences,
         fork=fork,
         taps=matches,

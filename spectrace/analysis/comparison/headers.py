@@ -109,6 +109,14 @@ def compare_headers(one: Mapping[str, Any], other: Mapping[str, Any]) -> list[He
     return sorted(found, key=place)
 
 
+def same_weights(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool | None:
+    """Whether two headers name the same draft weights, by fingerprint; None where one has none."""
+    mine, theirs = (_section(_section(run.get("draft")).get("fingerprints")) for run in (one, other))
+    if not mine or not theirs:
+        return None
+    return not any(_weights(mine, theirs))
+
+
 def _walk(one: Mapping[str, Any], other: Mapping[str, Any], prefix: str) -> Iterator[HeaderDifference]:
     for key in dict.fromkeys([*one, *other]):
         mine, theirs = one.get(key), other.get(key)

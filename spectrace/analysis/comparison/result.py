@@ -8,7 +8,7 @@ from typing import Any
 
 from spectrace.analysis.comparison.acceptance_change import AcceptanceChange
 from spectrace.analysis.comparison.alignment import Alignment
-from spectrace.analysis.comparison.first_difference import FirstDifferences
+from spectrace.analysis.comparison.difference import FirstDifferences
 from spectrace.analysis.comparison.fork import Fork
 from spectrace.analysis.comparison.headers import HeaderDifference
 from spectrace.analysis.comparison.row_pairs import RowPairs
@@ -23,6 +23,8 @@ class Comparison:
     """How the requests pair; ``alignment.problem`` says why nothing but the headers was compared."""
     headers: Sequence[HeaderDifference]
     """What differs in the headers, the most telling first."""
+    same_weights: bool | None
+    """Whether the drafts hold the same weights, by fingerprint; None where a trace has none."""
     first_differences: FirstDifferences
     fork: Fork | None
     """The token at which texts part, with its verdict; None where none do."""
@@ -45,11 +47,37 @@ class Comparison:
         )
 
     def to_mapping(self) -> dict[str, Any]:
-        """Plain values, for JSON, without `rows`."""
+        """Plain values, for JSON, without `rows`. The names are stable; more may come.
+
+        Pairs are [of A, of B]; step numbers are those of ``spectrace steps``; what is not known is null.
+
+        * ``is_equal``: nothing differs in what was compared, and nothing was left over.
+        * ``alignment``: ``ways`` (prompt_digest | prompt_ids | request | order -> pairs), ``pairs``,
+          ``unchecked_prompts``, ``requests``, ``left_over`` and ``left_over_names``, ``unplaced_steps``,
+          ``problem`` (why nothing but the headers was compared).
+        * ``headers``: list of ``field`` (path), ``words``, ``a``, ``b``.
+        * ``same_weights``: whether the drafts' fingerprints agree; null where a trace has none.
+        * ``first_differences``: under each of ``prompt``, ``proposal``, ``target_pick``, ``decision``,
+          ``emitted`` the counts ``compared``, ``differing``, ``requests``, and ``first``: ``kind``,
+          ``request``, ``position`` (within prompt and text), ``token`` (within the text), ``steps``,
+          ``index`` (within the proposal or the step), ``values``, ``raw``. Beside them
+          ``proposal_only_length``, ``proposal_other_shape``, ``same_raw_other_id``,
+          ``texts_that_end_earlier``, ``tokens_unseen``, and ``by_request``, a list of first differences.
+        * ``fork``: null, or ``request``, ``position``, ``token``, ``steps``, ``ids``, ``verdict`` (tie |
+          no_tie | off_pick | sampled | unknown), ``gap`` and ``limit`` in logits, ``rank_of_other``,
+          ``picks``, ``was_draft``, ``forks`` (requests whose texts part), ``judged`` (verdict -> requests).
+        * ``taps``: list of ``side``, ``tap``, ``by_index``, ``n``, ``same_name_cosine``, ``best``,
+          ``best_in`` (tap | reference), ``cosine``, ``rms_ratio``, ``is_same``, ``is_match``, ``shift``.
+        * ``acceptance``: ``proposals``, ``is_shown``, and ``alpha1``, ``acceptance_rate``,
+          ``accept_length`` and the list ``positions``, each with ``name``, ``a``, ``b``, ``n``,
+          ``difference``, ``low``, ``high``, ``is_shown``.
+        * ``next``: list of sentences.
+        """
         return {
             "is_equal": self.is_equal,
             "alignment": self.alignment.to_mapping(),
             "headers": [item.to_mapping() for item in self.headers],
+            "same_weights": self.same_weights,
             "first_differences": self.first_differences.to_mapping(),
             "fork": None if self.fork is None else self.fork.to_mapping(),
             "taps": [match.to_mapping() for match in self.taps],

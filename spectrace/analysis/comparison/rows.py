@@ -177,7 +177,7 @@ def _piece(block: Block, table: Array) -> tuple[dict[str, Array], int]:
     requests = block.requests
     pairs = np.where(requests < len(table), table[np.minimum(requests, len(table) - 1)], -1)
     pairs[block.flagged("dummy", "replay")] = -1
-    placed = (block.positions >= 0) & (block.positions < 1 << POSITION_BITS)
+    placed = (block.positions >= 0) & (block.positions < (1 << POSITION_BITS) - block.emitted)
     kept = (pairs >= 0) & placed
     rows: dict[str, Array] = {
         "numbers": narrow(block.numbers(np.arange(block.num_rows))),

@@ -16,6 +16,7 @@ from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.fingerprints import TapRows, TapTally
 from spectrace.analysis.diagnosis.reference import compare, cosine
 from spectrace.analysis.diagnosis.tap_layer import SAME, is_farther
+from spectrace.analysis.diagnosis.texts import request_names
 from spectrace.format.columns import Array
 from spectrace.format.counts import Counts
 
@@ -109,7 +110,7 @@ def _matches(
     own, other = tallies
     keys = sorted({key for rows in own.rows.values() for key in rows})
     others = sorted({key for rows in other.rows.values() for key in rows})
-    references = _in_reference(traces[0], traces[1], own)
+    references = _in_reference(traces[0], traces[1], own, requests)
     for key in keys:
         found = [c for o in others if (c := _beside(own, other, key, o, requests)) is not None]
         named = next((c for c in found if c.key == key), None)
@@ -167,6 +168,8 @@ def _candidate(key: int, source: str, mine: Sequence[Row], theirs: Sequence[Row]
     if not usable.any():
         return None
     likeness = float(np.mean(np.clip(cosine(a[usable], b[usable]), -1, 1)))
+    if not np.isfinite(likeness):
+        return None
     return _Candidate(key, source, likeness, _ratio(rms[:, usable]), int(usable.sum()))
 
 
@@ -176,12 +179,25 @@ def _ratio(rms: Array) -> float | None:
     return float(np.median(rms[0, sound] / rms[1, sound])) if sound.any() else None
 
 
-def _in_reference(trace: Trace, other: Trace, tally: TapTally) -> dict[int, list[_Candidate]]:
+def _in_reference(
+    trace: Trace, other: Trace, tally: TapTally, requests: Requests
+) -> dict[int, list[_Candidate]]:
     """Per tap, the boundaries of the other trace's reference forward."""
     references = other.references
     if not references or tally.by_index:
         return {}
-    facts = Facts(trace.run, trace.run_mapping, Counts(), 0, 0, references, tallies={TapTally: tally})
+    names = request_names(other)
+    partners = {mine: names[theirs] for mine, (theirs, _) in requests.items() if theirs in names}
+    facts = Facts(
+        trace.run,
+        trace.run_mapping,
+        Counts(),
+        0,
+        0,
+        references,
+        tallies={TapTally: tally},
+        request_names=lambda numbers: [partners.get(number, "") for number in numbers],
+    )
     compared = compare(facts)
     if compared is None:
         return {}

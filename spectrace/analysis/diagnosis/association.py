@@ -14,17 +14,19 @@ import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
+from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Finding, Outcome, Strength
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
 
 _GAIN = 0.2
 """Least rise of alpha1 by another map: wrong maps cost nearly all of it."""
-_DISTINCT = 0.8
+_LEARNED = 0.5
+"""Least alpha1 of the learned ids: a weaker relation is one of words that follow each other."""
+_DISTINCT = 0.9
 """Least share of different targets among learned ids; a map is one-to-one."""
-_MIN_SEEN = 3
-"""Steps from which an id's partner is taken for learned."""
+_MIN_SEEN, _MIN_TRIED = 2, 50
+"""Steps from which an id's partner is taken for learned, and steps with learned ids to try them on."""
 
 
 class AssociationTally:
@@ -40,8 +42,8 @@ class AssociationTally:
     def __init__(self, run: Run) -> None:
         self.pairs: tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]] = (Counter(), Counter())
         """(raw id, pick) -> steps; of even and odd ones."""
-        self.hits = 0
-        """Odd steps whose mapped id is the pick."""
+        self.hits: Counter[int] = Counter()
+        """Raw id -> odd steps whose mapped id is the pick."""
         self.missed = Witnesses()
         self._seen = 0
 
@@ -61,7 +63,7 @@ class AssociationTally:
         for half, chosen in zip(self.pairs, (~is_odd, is_odd)):
             half.update(zip(raw.values[tokens][chosen].tolist(), wanted[chosen].tolist()))
         hit = mapped.values[tokens] == wanted
-        self.hits += int((hit & is_odd).sum())
+        self.hits.update(raw.values[tokens][hit & is_odd].tolist())
         missed = np.zeros(block.num_rows, bool)
         missed[rows[~hit]] = True
         self.missed.note(block, missed)
@@ -80,16 +82,16 @@ class AssociationTally:
 def judge(facts: Facts) -> Iterator[Outcome]:
     """Another one-to-one relation would accept far more."""
     tally = facts.of(AssociationTally)
-    trials = sum(tally.pairs[1].values())
-    if 2 * trials < MIN_STEPS:
-        return
     learned = tally.learned
-    recorded = Share(tally.hits, trials)
-    # Ids that were not learned count as misses: the rise is not exaggerated.
-    would = sum(count for (raw, pick), count in tally.pairs[1].items() if learned.get(raw) == pick)
-    other = Share(would, trials)
-    distinct = len(set(learned.values())) / len(learned) if learned else 0.0
-    if other.low < recorded.high + _GAIN or distinct < _DISTINCT:
+    tried = {pair: count for pair, count in tally.pairs[1].items() if pair[0] in learned}
+    trials = sum(tried.values())
+    if not facts.sample.is_enough or trials < _MIN_TRIED:
+        return
+    recorded = Share(sum(tally.hits[raw] for raw in learned), trials)
+    other = Share(sum(count for (raw, pick), count in tried.items() if learned[raw] == pick), trials)
+    distinct = len(set(learned.values())) / len(learned)
+    is_better = other.low >= recorded.high + _GAIN and (other.value or 0) >= _LEARNED
+    if not is_better or distinct < _DISTINCT:
         return
     is_shared = facts.shares_vocabulary
     yield Finding(

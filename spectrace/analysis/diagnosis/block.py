@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from spectrace.format.columns import Array, Column, Columns, concatenate
+from spectrace.format.columns import Array, Column, Columns
 from spectrace.format.counts import MAX_POSITIONS
 from spectrace.format.fields import LEAF_BY_PATH
+from spectrace.format.joining import joined_columns
 
 if TYPE_CHECKING:
+    from spectrace.format.chunk import Chunk
     from spectrace.format.reader import Trace
 
 ROWS_AT_ONCE = 8192
@@ -306,12 +308,14 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
     """
     base = request_base = 0
     for part in trace.parts:
-        waiting: list[tuple[int, Columns]] = []
+        waiting: list[Chunk] = []
         first = rows = 0
+        numbers: list[int] = []
         num_requests = len(part.request_offsets())
         for chunk in part.chunks():
             if waiting and (chunk.first_row != first + rows or rows >= ROWS_AT_ONCE):
-                yield Block(concatenate(waiting), rows, base + first, request_base, num_requests)
+                columns = joined_columns(waiting, numbers)
+                yield Block(columns, rows, base + first, request_base, num_requests)
                 waiting, rows = [], 0
             if not waiting:
                 first = chunk.first_row
@@ -320,10 +324,11 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
                     for path, limit in paths.items()
                     if limit is None or base + first < limit
                 ]
-            waiting.append((chunk.num_rows, chunk.columns(*numbers)))
+            waiting.append(chunk)
             rows += chunk.num_rows
         if waiting:
-            yield Block(concatenate(waiting), rows, base + first, request_base, num_requests)
+            columns = joined_columns(waiting, numbers)
+            yield Block(columns, rows, base + first, request_base, num_requests)
         base += part.num_rows
         request_base += num_requests + 1
 

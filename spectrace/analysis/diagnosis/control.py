@@ -114,7 +114,7 @@ def judge_metrics(facts: Facts, control: Facts) -> Iterator[Outcome]:
             evidence=evidence,
         )
     else:
-        yield Cleared(id="metrics/formula", summary="pooled and averaged numbers agree on which run is ahead")
+        yield Cleared(id="metrics/ranking", summary="pooled and averaged numbers agree on which run is ahead")
 
 
 def _sign(pair: tuple[float | None, float | None]) -> int:

@@ -7,6 +7,7 @@ was committed: rows of rejected tokens in its cache, or tree nodes that saw each
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -19,7 +20,7 @@ _SAME = 0.03
 """Relative distance of fingerprints that rounding leaves, in bfloat16 too."""
 _APART = 0.05
 """Median distance behind the prompt that a cache of 8 bits does not reach."""
-_OTHER = 0.6
+_OTHER = 0.45
 """Median distance from which the rows are other states altogether: see tap-form."""
 _MIN_ROWS = 6
 
@@ -32,32 +33,62 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     inside: list[float] = []
     behind: list[float] = []
     steps: list[int] = []
-    for match in comparison.matches:
-        if match.declared not in comparison.references:
-            continue
-        distance, known = _distances(comparison, match)
+    nearest: list[int] = []
+    matches = [match for match in comparison.matches if match.declared in comparison.references]
+    for match in matches:
+        distance, known = _distances(comparison, match, match.declared)
         inside += distance[known & match.is_prefill].tolist()
         behind += distance[known & ~match.is_prefill].tolist()
         apart = known & ~match.is_prefill & (distance > _APART)
         steps += [match.steps[at] for at in np.flatnonzero(apart).tolist()]
+        nearest += _same_as(comparison, match)
     if len(inside) < 2 or max(inside) > _SAME or len(behind) < _MIN_ROWS:
         return
-    yield _verdict(facts, float(np.median(behind)), max(inside), len(behind), sorted(set(steps))[:5])
+    evidence = {
+        "distance_behind_prompt": float(np.median(behind)),
+        "largest_within_prompt": max(inside),
+        "rows_behind_prompt": len(behind),
+    }
+    if np.median(behind) > _APART and len(nearest) == len(matches):
+        yield _other_boundary({**evidence, "best_match_behind_prompt": nearest}, sorted(set(steps))[:5])
+    else:
+        yield _verdict(facts, evidence, sorted(set(steps))[:5])
 
 
-def _distances(comparison: Comparison, match: Match) -> tuple[Array, Array]:
-    """[rows] relative distance from the reference of the same token, and whether it has one."""
-    reference, _, there = comparison.reference_rows(match, match.declared)
+def _same_as(comparison: Comparison, match: Match) -> list[int]:
+    """The boundary that a tap's rows behind the prompt are those of, if there is one."""
+    for boundary in comparison.boundaries:
+        distance, known = _distances(comparison, match, boundary)
+        chosen = known & ~match.is_prefill
+        if chosen.any() and float(np.median(distance[chosen])) <= _SAME:
+            return [boundary]
+    return []
+
+
+def _other_boundary(evidence: dict[str, Any], steps: list[int]) -> Finding:
+    return Finding(
+        id="tap-form/prefill-decode",
+        strength=Strength.STRONG,
+        summary="The draft gets the right states for the prompt and those of other layers after it.",
+        advice="Look at the handover from prefill to decode: which rows, which buffer, which layer's output.",
+        evidence=evidence,
+        steps=steps,
+    )
+
+
+def _distances(comparison: Comparison, match: Match, boundary: int) -> tuple[Array, Array]:
+    """[n] relative distance from the reference of the same token, and whether it has one."""
+    reference, _, there = comparison.reference_rows(match, boundary)
     size = np.linalg.norm(reference, axis=1)
     known = there & (size > 0)
     distance = np.linalg.norm(match.rows - reference, axis=1)
     return np.divide(distance, size, out=np.zeros(len(size)), where=known), known
 
 
-def _verdict(facts: Facts, behind: float, inside: float, rows: int, steps: list[int]) -> Outcome:
+def _verdict(facts: Facts, evidence: dict[str, Any], steps: list[int]) -> Outcome:
+    behind = evidence["distance_behind_prompt"]
     speculation = facts.run.speculation
     is_tree = speculation is not None and speculation.tree is not None
-    evidence = {"distance_behind_prompt": behind, "largest_within_prompt": inside, "rows_behind_prompt": rows}
     id_ = "tree/mask" if is_tree else "kv-state/target-states"
     if not _APART < behind < _OTHER:
         return Cleared(

@@ -70,12 +70,12 @@ class IdCounts:
         ids = ids[(ids >= 0) & (ids < MAX_ID)]
         if not len(ids):
             return
-        found, counts = np.unique(ids, return_counts=True)
-        if found[-1] >= len(self._counts):
-            larger = np.zeros(max(int(found[-1]) + 1, 2 * len(self._counts)), np.int64)
+        counts = np.bincount(ids)
+        if len(counts) > len(self._counts):
+            larger = np.zeros(max(len(counts), 2 * len(self._counts)), np.int64)
             larger[: len(self._counts)] = self._counts
             self._counts = larger
-        self._counts[found] += counts
+        self._counts[: len(counts)] += counts
 
     @property
     def total(self) -> int:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from spectrace.analysis.diagnosis.carried import Carried, carried
 from spectrace.analysis.diagnosis.control import (
     judge_forks,
     judge_metrics,
     judge_precision,
     judge_regression,
 )
+from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, judge_control
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
 from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
@@ -59,9 +61,15 @@ def diagnose(
         ``not_checked``.
     """
     facts = collect(trace, _tallies(), on_progress, first_steps)
-    outcomes = list(_ask(facts))
+    if control is not None:
+        facts = _with_baseline(facts, control)
+    packed = carried(facts.run_mapping)
+    outcomes = list(_ask(facts, packed))
     if first_steps is not None and first_steps < len(trace):
         outcomes = list(_of_the_first(outcomes, first_steps))
+    for run in (trace, control):
+        if run is not None and (shown := judge_control(run.run, run.counts)) is not None:
+            outcomes.append(shown)
     if control is not None:
         outcomes += list(_against(trace, facts, control, outcomes))
     else:
@@ -70,9 +78,11 @@ def diagnose(
                 id=id_, reason="needs a second trace of the same prompts", how="give it with --control"
             )
             for id_ in ("numeric-tie", "drift/regression")
+            if all(outcome.id != id_ for outcome in outcomes)
         ]
     findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
     first = look_first(facts)
+    is_part = packed is not None and packed.is_part
     return Diagnosis(
         findings=sorted(findings, key=lambda finding: _ORDER.index(finding.strength)),
         cleared=[outcome for outcome in outcomes if isinstance(outcome, Cleared)],
@@ -80,26 +90,40 @@ def diagnose(
             (outcome for outcome in outcomes if isinstance(outcome, NotChecked)),
             key=lambda item: _place(first, item.id),
         ),
-        counterfactuals=list(counterfactuals(facts)),
-        measured=measured(facts),
+        counterfactuals=list(counterfactuals(facts)) if packed is None else packed.counterfactuals,
+        measured=packed.measured if packed is not None and is_part else measured(facts),
         look_first=first,
     )
+
+
+def _with_baseline(facts: Facts, control: Trace) -> Facts:
+    """The time per token of a control without a draft, where the trace has none of its own."""
+    baseline = control.run.baseline
+    if control.run.control != NO_DRAFT or baseline is None or facts.run.baseline is not None:
+        return facts
+    run = replace(facts.run, baseline=baseline)
+    return replace(facts, run=run, run_mapping={**facts.run_mapping, "baseline": dict(baseline)})
 
 
 def _tallies() -> list[type]:
     return [kind for rule in RULES for kind in rule.tallies]
 
 
-def _ask(facts: Facts) -> Iterator[Outcome]:
-    """Every rule's answers, those withheld that a fault found before makes worthless."""
+def _ask(facts: Facts, packed: Carried | None) -> Iterator[Outcome]:
+    """Every rule's answers, those withheld that a fault found before makes worthless.
+
+    Rules that a packed trace cannot answer are not asked; what they said before it was packed stands.
+    """
+    given = {} if packed is None else dict(packed.outcomes)
     fault: Finding | None = None
     is_numeric = True
     for rule in RULES:
-        answers = list(rule.judge(facts))
-        if not is_numeric and rule.is_statistical:
+        is_given = packed is not None and packed.stands_for(rule.id)
+        answers = list(given.pop(rule.id, ()) if is_given else rule.judge(facts))
+        if not is_numeric and rule.is_statistical and not is_given:
             yield from _withheld(answers, "the trace holds values that are no numbers")
             continue
-        if fault is not None and rule.after_structural:
+        if fault is not None and rule.after_structural and not is_given:
             yield from _withheld(answers, f"left open while {fault.id} stands, which may explain it")
             continue
         yield from answers

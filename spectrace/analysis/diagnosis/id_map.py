@@ -149,7 +149,9 @@ class MapTally:
             self.range_steps.note_tokens(block, outside)
         raw = block.tokens("draft_ids")
         if raw is not None and table.draft_size is not None:
-            outside = raw.known & ((raw.values < 0) | (raw.values >= table.draft_size))
+            # A head with more rows than the table has entries says ids that do exist.
+            rows = max(table.draft_size, table.head_rows or 0)
+            outside = raw.known & ((raw.values < 0) | (raw.values >= rows))
             self.raw_outside += int(outside.sum())
             self.range_steps.note_tokens(block, outside)
 

@@ -141,8 +141,9 @@ def evidence(step: Step | None, index: int, other_id: int) -> tuple[float | None
     top = item(step.target_top, place)
     if gap is None and top is not None and len(top) > 1:
         gap = top[0][1] - top[1][1]
-    ids = [id_ for id_, _ in top or ()]
-    rank = ids.index(other_id) + 1 if other_id in ids else None
+    # Equal logits share a rank: of three that are the same, any may be picked.
+    own = next((value for id_, value in top or () if id_ == other_id), None)
+    rank = None if own is None else 1 + sum(value > own for _, value in top or ())
     return (gap if gap is not None and math.isfinite(gap) else None), rank
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.diagnosis.draft_head import HeadTally
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.id_map import Table
 from spectrace.analysis.diagnosis.sample import Witnesses
@@ -16,6 +18,8 @@ from spectrace.format.records import Run
 _SPACES = str.maketrans({"\u0120": " ", "\u2581": " "})
 """Marks by which vocabularies write a space."""
 _SHOWN = 10
+_DEAD, _ORDINARY = 0.05, 0.8
+"""alpha1 below which nothing is accepted, and share of the largest entropy below which a draft is sure."""
 
 
 class IdTally:
@@ -58,10 +62,33 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             "tokenizer", "record the target's vocabulary size and token texts", "target.vocab_size"
         )
     else:
+        yield from _unlike(facts)
         compared = len(_pairs(facts))
         words = f"; {compared:,} texts agree" if compared else "; texts were not compared"
         yield Cleared(
             id="tokenizer", summary=f"every id exists{words}", evidence={"texts_compared": compared}
+        )
+
+
+def _unlike(facts: Facts) -> Iterator[Finding]:
+    """Signature only: a draft model that knows what to say and never says what the target would.
+
+    That texts agree tells nothing where a recorder wrote both from one tokenizer.
+    """
+    tally, sample = facts.of(HeadTally), facts.sample
+    size = Table(facts.run).draft_size or facts.of(IdTally).vocab_size
+    is_sure = bool(size and size > 1 and tally.entropies) and (
+        tally.entropy_sum / tally.entropies < _ORDINARY * math.log(size or 2)
+    )
+    is_dead = sample.is_enough and facts.has_prompts and sample.alpha1.high < _DEAD
+    if facts.run.method == "draft_model" and is_dead and is_sure:
+        yield Finding(
+            id="tokenizer/mismatch",
+            strength=Strength.HINT,
+            summary="The draft model is sure of what it says and next to nothing is accepted: "
+            "its ids may mean other words than the target's.",
+            advice="Compare the two tokenizers; give the recorder the draft's own.",
+            evidence={"alpha1": sample.alpha1, "entropy": tally.entropy_sum / tally.entropies},
         )
 
 

@@ -17,12 +17,15 @@ from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, MIN_STEPS
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Mean, Share
+from spectrace.format.columns import Array
 from spectrace.format.records import Run
 
 _WINDOW = 1024
 """Committed tokens over which words are counted: any long text repeats its words."""
 _MIN_TOKENS = 200
 _FEW_WORDS = 0.05
+_GRAM, _FEW_GRAMS = 4, 0.25
+"""Runs of so many tokens, and the share of different ones below which a stretch goes round in circles."""
 _MIN_VOCABULARY = 256
 """With fewer ids than this, repetition says nothing."""
 _MAX_SEGMENTS = 32
@@ -106,10 +109,31 @@ class TextTally:
         words = np.add.reduceat(is_new.astype(np.int64), starts)
         judged = sizes >= _MIN_TOKENS
         poor = judged & (words < _FEW_WORDS * sizes)
+        poor |= judged & (_different_grams(window[row_of], column.values) < _FEW_GRAMS)
         self.windows += int(judged.sum())
         self.poor_windows += int(poor.sum())
         self.window_tokens += int(sizes[judged].sum())
         self.poor_tokens += int(sizes[poor].sum())
+
+
+def _different_grams(window: Array, ids: Array) -> Array:
+    """[windows] share of different runs of tokens, for the windows of a block in ascending order."""
+    order = np.argsort(window, kind="stable")
+    key, ids = window[order], ids[order].astype(np.uint64)
+    last = len(key) - _GRAM + 1
+    found, at = np.unique(key, return_inverse=True)
+    if last < 1:
+        return np.ones(len(found))
+    gram = np.zeros(last, np.uint64)
+    for offset in range(_GRAM):
+        gram = gram * np.uint64(0x9E3779B97F4A7C15) + ids[offset : offset + last]
+    inside = key[:last] == key[_GRAM - 1 :]
+    owner, gram = at[:last][inside], gram[inside]
+    pairs = np.unique(np.stack((owner.astype(np.uint64), gram)), axis=1)
+    counts = np.bincount(owner, minlength=len(found))
+    different = np.bincount(pairs[0].astype(np.int64), minlength=len(found))
+    share: Array = np.divide(different, counts, out=np.ones(len(found)), where=counts > 0)
+    return share
 
 
 def judge_size(facts: Facts) -> Iterator[Outcome]:
@@ -213,7 +237,7 @@ def _degenerate(facts: Facts) -> Iterator[Outcome]:
     yield Finding(
         id="workload/degenerate",
         strength=Strength.STRONG if is_strong else Strength.HINT,
-        summary="The text repeats a handful of tokens: its acceptance is not representative.",
+        summary="The text repeats itself: its acceptance is not representative.",
         advice="Measure on ordinary prompts; look for a loop in the output.",
         evidence=evidence,
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spectrace.analysis.comparison import Comparison, compare
 from spectrace.analysis.comparison.acceptance_change import Measure
-from spectrace.analysis.comparison.first_difference import Difference, Kind
+from spectrace.analysis.comparison.difference import Difference, Kind
 from spectrace.analysis.comparison.headers import shown_value
 from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, PROPOSAL, TARGET_PICK
 from spectrace.analysis.comparison.tap_match import TapMatch

@@ -57,7 +57,7 @@ class StepFacts:
     states: Sequence[NodeState]
     run: Run
     names: Texts
-    context: Sequence[int]
+    context: Sequence[int | None]
     choice: Choice | None
     """Of the first refused place."""
     is_empty: bool
@@ -120,7 +120,10 @@ def _context(facts: StepFacts, width: int) -> Iterator[PageLine]:
         yield from paragraph(f"No text is known before this step: {words}.", width, role="dim")
         return
     texts = [facts.names.token(token) for token in facts.context]
-    shown = [f"{token}" if text is None else f'"{text}"' for token, text in zip(facts.context, texts)]
+    shown = [
+        ("?" if token is None else f"{token}") if text is None else f'"{text}"'
+        for token, text in zip(facts.context, texts)
+    ]
     yield from flowing("tokens before", shown, width)
 
 

@@ -29,7 +29,7 @@ def texts_of(loader: Loader, target_ids: Iterable[int | None], draft_ids: Iterab
     )
 
 
-def step_texts(loader: Loader, step: Step | None, more: Iterable[int] = ()) -> Texts:
+def step_texts(loader: Loader, step: Step | None, more: Iterable[int | None] = ()) -> Texts:
     """The texts of everything a step names."""
     if step is None:
         return Texts()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import spectrace
 from spectrace import Comparison, Trace, compare
 from spectrace.testing import write_trace
-from tests.analysis.comparison.cutting import steps_of
+from tests.analysis.comparison.cutting import GREEDY, steps_of
 
 Traced = Callable[..., Trace]
 Cut = Callable[..., list[dict[str, Any]]]
@@ -219,3 +219,50 @@ def test_law_a_changed_token_is_found_at_its_place(
         assert found.fork is not None
         assert found.fork.difference.token == at
         assert found.first_differences.kinds["emitted"].compared == at + 1
+
+
+def test_another_precision_explains_a_few_other_proposals(traced: Traced, cut: Cut) -> None:
+    """Weights in another type have other digests; nobody is sent to look for missing ones."""
+    a, b = cut(TEXT, [1, 3, 4]), cut(TEXT, [1, 3, 4])
+    b[2]["proposal_ids"] = [5, 6, 555]
+    b[2] |= {"num_accepted": 2, "emitted_ids": [5, 6, 7]}
+    runs = [
+        {**GREEDY, "draft": {"dtype": dtype, "fingerprints": {"w": {"digest": dtype}}}}
+        for dtype in ("float32", "bfloat16")
+    ]
+    found = compare(traced(a, runs[0]), traced(b, runs[1]))
+    assert found.next == ["The runs compute in other types: some other proposals are to be expected."]
+
+
+def advice_for(traced: Traced, cut: Cut, one: dict[str, Any], other: dict[str, Any]) -> str:
+    """What to look at when one proposal differs and the headers are these."""
+    a, b = cut(TEXT, [1, 2, 4]), cut(TEXT, [1, 2, 4])
+    b[1]["proposal_ids"] = [2, 555, 556]
+    return compare(traced(a, {**GREEDY, **one}), traced(b, {**GREEDY, **other})).next[0]
+
+
+def test_the_advice_follows_what_the_headers_say_of_the_drafts(traced: Traced, cut: Cut) -> None:
+    """Another name for the same weights is the same draft; other layers are a cause of their own."""
+    weights = {"fingerprints": {"w": {"digest": "x"}}}
+    named = [{"draft": {"id": name, **weights}} for name in ("eagle3", "org/eagle3")]
+    assert "change back one by one" in advice_for(traced, cut, named[0], named[1])
+    unknown = [{"draft": {"id": name}} for name in ("eagle3", "org/other")]
+    assert "go by other names" in advice_for(traced, cut, unknown[0], unknown[1])
+    other = {"draft": {"id": "eagle3", "fingerprints": {"w": {"digest": "y"}}}}
+    assert "hold other weights" in advice_for(traced, cut, named[0], other)
+    methods = [{"method": method} for method in ("eagle3", "ngram")]
+    assert "These are different drafts" in advice_for(traced, cut, methods[0], methods[1])
+    layers = [{"draft": weights, "taps": {"boundaries": ids}} for ids in ([2, 4, 5], [5, 4, 2])]
+    assert "compare the layers declared, their order" in advice_for(traced, cut, layers[0], layers[1])
+    assert "look there at positions" in advice_for(traced, cut, named[0], named[0])
+
+
+def test_a_run_without_drafting_is_a_control_of_the_text(traced: Traced, cut: Cut) -> None:
+    """One token a step and no proposal: the texts are compared, and nobody is told to compare drafts."""
+    plain = cut(TEXT, [1] * len(TEXT), num_draft_tokens=0)
+    found = compare(traced(cut(TEXT, [1, 3, 4])), traced(plain))
+    assert found.first_differences.kinds["emitted"].compared == len(TEXT)
+    assert found.next == ["B drafts nothing, and as far as both go the text is the same without drafting."]
+    parted = compare(traced(cut([*TEXT[:5], 99], [1, 3, 4])), traced(plain))
+    assert parted.fork is not None
+    assert parted.fork.difference.token == 5

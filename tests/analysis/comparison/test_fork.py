@@ -50,7 +50,7 @@ def test_a_gap_within_rounding_is_a_tie(fork: Callable[..., Fork]) -> None:
 
 @pytest.mark.parametrize(
     ("gaps", "alternatives"),
-    [([9, 2.0, 9, 9], top(3, 33, 2.0)), ([9, 0.1, 9, 9], [[[3, -1], [5, -1.1], [33, -1.1]]] * 4)],
+    [([9, 2.0, 9, 9], top(3, 33, 2.0)), ([9, 0.1, 9, 9], [[[3, -1], [5, -1.1], [33, -1.2]]] * 4)],
     ids=["wide gap", "third choice"],
 )
 def test_a_wide_gap_or_a_third_choice_is_no_tie(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import spectrace
 from spectrace import compare
-from spectrace.cli.diff import text_of
+from spectrace.cli.diff_text import text_of
 from spectrace.format.fields import REQUIRED
 from spectrace.format.jsonl import import_lines, json_line
 from tests.strategies import requests, runs, steps

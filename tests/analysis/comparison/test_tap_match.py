@@ -102,3 +102,10 @@ def test_the_normed_sample_is_scaled() -> None:
         found = compare(healthy, normed)
     assert all(match.is_scaled for match in of(list(found.taps), "B").values())
     assert "look for a norm" in found.next[0]
+
+
+@pytest.mark.parametrize("size", [1e300, 1e-300, 0.0])
+def test_fingerprints_of_any_size_are_compared(tapped: Callable[..., Trace], size: float) -> None:
+    """Numbers whose squares overflow or vanish end in no warning and in no false match."""
+    found = compare(tapped({2: 2}), tapped({2: 2}, scale=size)).taps
+    assert not any(match.is_same for match in found)

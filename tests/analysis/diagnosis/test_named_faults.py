@@ -308,7 +308,7 @@ def test_a_refused_token_that_is_committed_in_its_place_is_a_contradiction(
 ) -> None:
     """What is left of p after a refusal is 0 at the refused token, by every lossless rule."""
     run = {**EAGLE, "verification": {"rule": "rejection_sampling"}, "sampling": {"temperature": 1.0}}
-    fields = {"target_logprobs": lambda n: [-0.7] * 4, "draft_logprobs": lambda n: [-0.4] * 4}
+    fields: dict[str, Any] = {"target_logprobs": lambda n: [-0.7] * 4, "draft_logprobs": lambda n: [-0.4] * 4}
     steps = many(chain, [3] * 40, **fields)
     assert "verification/biased" not in [
         f.id for f in diagnosed(run, steps).findings if f.strength == "certain"
@@ -340,7 +340,7 @@ def test_refusals_of_what_the_processors_rule_out_show_a_draft_that_does_not_kno
 ) -> None:
     """Under a grammar it is worth mending; with top-k alone engines do it on purpose."""
     run = {**EAGLE, "sampling": {"temperature": 0.0, "processors": ["grammar"]}}
-    fields = {
+    fields: dict[str, Any] = {
         "target_logprobs": lambda n: [-0.1, "-Infinity" if n % 2 else -2.0, None, None],
         "mask": lambda n: [mask, mask],
     }
@@ -357,3 +357,132 @@ def test_a_count_that_holds_the_targets_own_token_is_a_miscount(
     steps = chain([2] * 10, num_accepted_reported=said)
     steps[-1] |= {"num_accepted_reported": 4, "stop": "eos"}
     assert ("metrics/miscount" in ids(diagnosed(EAGLE, steps))) is is_fault
+
+
+SAMPLED: dict[str, Any] = {
+    "verification": {"rule": "rejection_sampling"},
+    "sampling": {"temperature": 1.0},
+}
+
+
+def _sampled_steps(chain: Chain, accepts: Callable[[float], float], seed: int = 6) -> list[dict[str, Any]]:
+    """Steps of one draft token, likelier or unlikelier under the target than under the draft, by any rule."""
+    draws = random.Random(seed)
+    steps = []
+    for number in range(1500):
+        ratio = draws.choice([0.3, 0.6, 1.0, 1.0])
+        (step,) = chain([int(draws.random() < accepts(ratio))], 1, request=f"r{number % 8}")
+        logq = np.log(0.5)
+        steps.append(
+            {**step, "step": number, "draft_logprobs": [logq], "target_logprobs": [logq + np.log(ratio)]}
+        )
+    return steps
+
+
+@pytest.mark.parametrize(
+    ("accepts", "is_fault"),
+    [(lambda r: r, False), (lambda r: 1.0 if r < 0.5 else 0.6 if r < 1 else 0.65 + 0.0 * r, True)],
+    ids=["min(1, p / q)", "the same mean, other tokens"],
+)
+def test_acceptance_that_is_right_on_the_mean_only_is_biased(
+    diagnosed: Diagnose, chain: Chain, accepts: Callable[[float], float], is_fault: bool
+) -> None:
+    """What is accepted too often and what too seldom may cancel; classes of p / q do not."""
+    diagnosis = diagnosed({**EAGLE, **SAMPLED}, _sampled_steps(chain, accepts), prompts())
+    assert ("verification/biased" in ids(diagnosis)) is is_fault
+
+
+def _behind_prompt(off: float, tree: bool = False) -> tuple[Any, list[dict[str, Any]], list[dict[str, Any]]]:
+    """A header, a reference, and taps of the prompt as they should be, of later tokens so far off."""
+    rng = np.random.default_rng(1)
+    rows = rng.normal(size=(20, 64))
+
+    def fingerprint(row: Any) -> dict[str, Any]:
+        return {"rms": float(np.sqrt((row * row).mean())), "projections": project(row)[0].tolist()}
+
+    def tap(at: int) -> dict[str, Any]:
+        state = rows[at] + (off * rng.normal(size=64) if at >= 10 else 0.0)
+        return {"boundary": 2, "position": at, "shape": [1, 1, 64], "dtype": "float32"} | fingerprint(state)
+
+    run = {**EAGLE, "target": {"vocab_size": VOCAB, "hidden_size": 64, "num_layers": 4}}
+    run["taps"] = {"declared": [2], "numbering": "input", "boundaries": [2]}
+    if tree:
+        run["speculation"] = {"num_draft_tokens": 4, "tree": {"topk": 2, "depth": 2, "num_nodes": 4}}
+    whole = [{"position": at, **fingerprint(row)} for at, row in enumerate(rows)]
+    reference = [{"record": "reference", "boundary": 2, "rows": whole}]
+    return run, reference, [tap(at) for at in range(20)]
+
+
+@pytest.mark.parametrize(
+    ("off", "tree", "id_"),
+    [
+        (0.0, False, None),
+        (0.005, False, None),
+        (0.2, False, "kv-state/target-states"),
+        (0.2, True, "tree/mask"),
+        (3.0, False, None),
+    ],
+)
+def test_states_behind_the_prompt_tell_whether_the_target_read_the_committed_text(
+    diagnosed: Diagnose, chain: Chain, off: float, tree: bool, id_: str | None
+) -> None:
+    """A wrong cache or mask moves them a little; rounding less, another layer much more."""
+    run, reference, taps = _behind_prompt(off, tree)
+    steps = chain([1] * 12)
+    steps[0] |= {"taps": taps[:10], "flags": ["prefill"]}
+    for step, tap in zip(steps[1:], taps[10:]):
+        step["taps"] = [tap]
+    found = ids(diagnosed(run, steps, reference))
+    named = [name for name in found if name in ("kv-state/target-states", "tree/mask")]
+    assert named == ([id_] if id_ else [])
+
+
+def _requests(chain: Chain, alphas: list[float]) -> list[dict[str, Any]]:
+    """Requests of sixty steps, the first token accepted in such a share of them."""
+    return [
+        step
+        for number, alpha in enumerate(alphas)
+        for step in chain([int(at < 60 * alpha) for at in range(60)], request=f"r{number}")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alphas", "is_fault"),
+    [
+        ([0.0, 0.7, 0.7, 0.7, 0.7, 0.7], True),
+        ([0.03, 0.03, 0.7, 0.7, 0.7, 0.7], True),
+        ([0.03, 0.7, 0.7, 0.7, 0.7, 0.7], False),
+        ([0.03, 0.03, 0.2, 0.7, 0.7, 0.7], False),
+    ],
+    ids=["never", "twice by chance", "one hard text", "texts of every difficulty"],
+)
+def test_requests_at_chance_are_poisoned_where_they_stand_apart(
+    diagnosed: Diagnose, chain: Chain, alphas: list[float], is_fault: bool
+) -> None:
+    """Garbage now and then meets a frequent word; one hard text does so too."""
+    diagnosis = diagnosed(EAGLE, _requests(chain, alphas), prompts(6))
+    assert ("kv-state/poisoned" in ids(diagnosis)) is is_fault
+
+
+@pytest.mark.parametrize(("cycle", "is_fault"), [(25, True), (400, False)])
+def test_a_text_that_goes_round_in_circles_is_degenerate(
+    diagnosed: Diagnose, chain: Chain, cycle: int, is_fault: bool
+) -> None:
+    """A sentence of many words, said over and over, has few runs of four tokens."""
+    steps = []
+    for request in range(8):
+        at = 0
+        for number in range(100):
+            emitted = [10 + (at + j) % cycle for j in range(3)]
+            steps.append(
+                {
+                    "request": f"r{request}",
+                    "step": number,
+                    "position": 10 + at,
+                    "proposal_ids": [*emitted[:2], 5],
+                    "num_accepted": 2,
+                    "emitted_ids": emitted,
+                }
+            )
+            at += 3
+    assert ("workload/degenerate" in ids(diagnosed(EAGLE, steps, prompts()))) is is_fault

@@ -8,7 +8,10 @@ import pytest
 
 import spectrace
 
-HEALTHY = ("draft-greedy", "draft-sampled", "prompt-lookup", "killed", "eagle3", "eagle3-tree")
+HEALTHY = (
+    "draft-greedy", "draft-sampled", "prompt-lookup", "killed", "eagle3", "eagle3-tree",
+    "vllm-v1-eagle3", "vllm-v2-eagle3",
+)  # fmt: skip
 FAULTY = {
     "eagle3-map-as-direct": "vocab-map/offset-read-as-direct",
     "eagle3-taps-shifted": "tap-layer/shifted",
@@ -18,6 +21,7 @@ FAULTY = {
     "eagle3-draft-kv-kept": "kv-state/not-trimmed",
     "eagle3-positions-shifted": "positions/shifted",
     "eagle3-random-head": "draft-head/not-loaded",
+    "vllm-v1-layers-as-outputs": "tap-layer/shifted",
 }
 
 

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -30,32 +31,35 @@ _RECORDER = "SPECTRACE_"
 def main(models: Path, out: Path, names: list[str]) -> None:
     """Runs the named scenarios."""
     if os.environ.get("TRITON_INTERPRET"):
-        from triton_interpreter import install
+        from tests.recorders.vllm.triton_interpreter import install
 
         install()
     import vllm  # noqa: F401  (slow: said so that the times below make sense)
-    from scenarios import SCENARIOS
     from vllm.model_executor.models import registry
     from vllm.platforms.cpu import CpuPlatform
+
+    from tests.recorders.vllm.faults import FAULTS, scenario
+    from tests.recorders.vllm.scenarios import SCENARIOS
 
     # vLLM inspects each architecture in a process of its own, which imports vLLM again.
     registry._run_in_subprocess = lambda function: function()
     # Once per process is enough; the second scan of all modules trips over numba's.
-    register, done = CpuPlatform.register_triton_kernel_overrides, list[int]()
     CpuPlatform.register_triton_kernel_overrides = classmethod(
-        lambda cls: None if done else (done.append(1), register())
+        cache(CpuPlatform.register_triton_kernel_overrides.__func__)  # type: ignore[arg-type]
     )
     for name in names:
         started = time.monotonic()
-        run(models, out / name, SCENARIOS[name])
-        print(f"{name}: {time.monotonic() - started:.1f} s", flush=True)
+        run(models, out / name, scenario(name) if name in FAULTS else SCENARIOS[name])
+        sys.stdout.write(f"{name}: {time.monotonic() - started:.1f} s\n")
+        sys.stdout.flush()
 
 
 def run(models: Path, folder: Path, scenario: Any) -> None:
     """Runs one scenario."""
-    from scenarios import prompts
     from vllm import LLM, SamplingParams
     from vllm.distributed import cleanup_dist_env_and_memory
+
+    from tests.recorders.vllm.scenarios import prompts
 
     folder.mkdir(parents=True)
     for variable in [name for name in os.environ if name.startswith(_RECORDER)]:
@@ -117,8 +121,9 @@ def _described(output: Any) -> dict[str, Any]:
 
 def break_hook() -> Any:
     """Makes what the recorder does with the target's logits fail."""
-    from spectrace_vllm import v1
+    from importlib import import_module
 
+    v1: Any = import_module("spectrace_vllm.v1")
     original = v1.add_target
 
     def broken(*args: Any, **kwargs: Any) -> None:

@@ -20,12 +20,14 @@ import pytest
 
 import spectrace
 from tests.recorders.vllm import scenarios
+from tests.recorders.vllm.faults import FAULTS, break_head
 from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips loudly where there is no vLLM."""
     if find_spec("vllm") is None and _HERE in item.path.parents:
@@ -50,8 +52,8 @@ class Outcome:
         return found
 
     @cached_property
-    def run(self) -> spectrace.Run:
-        """The header."""
+    def run(self) -> Any:
+        """The header; untyped, since what is missing in it fails a test anyway."""
         with spectrace.open(self.trace) as trace:
             return trace.run
 
@@ -123,3 +125,11 @@ def v1(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 def v2(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Runs of vLLM's V2 runner, its kernels interpreted."""
     return run_child(models, tmp_path_factory.mktemp("runs") / "v2", scenarios.V2, ENVIRONMENT)
+
+
+@pytest.fixture(scope="session")
+def faulty(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+    """Runs of vLLM's V1 runner with one fault each."""
+    for name, fault in FAULTS.items():
+        break_head(models / "eagle3", models / f"eagle3-{name}", fault)
+    return run_child(models, tmp_path_factory.mktemp("runs") / "faults", [*FAULTS, "sampled"], {})

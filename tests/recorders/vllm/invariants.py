@@ -29,7 +29,7 @@ def check_emitted(outcome: Outcome) -> None:
 
 
 def check_reported(outcome: Outcome) -> None:
-    """vLLM's own metrics, step by step: drafted, and accepted before the scheduler cuts."""
+    """VLLM's own metrics, step by step: drafted, and accepted before the scheduler cuts."""
     for name, output in outcome.outputs.items():
         steps = [step for step in outcome.steps[name] if step.proposal_ids]
         assert [len(step.proposal_ids) for step in steps] == output["drafted"]

@@ -45,8 +45,10 @@ _EAGLE3 = model("eagle3", "eagle3")
 
 SCENARIOS: Mapping[str, Scenario] = {
     "plain": Scenario(is_recorded=False),
+    "plain-to-the-end": Scenario(is_recorded=False, sampling={"max_tokens": 160}),
     "plain-long": Scenario(is_recorded=False, num_prompts=4, repeats=6),
     "eagle3": Scenario(speculative=_EAGLE3),
+    "to-the-end": Scenario(speculative=_EAGLE3, sampling={"max_tokens": 160}),
     "draft": Scenario(speculative=model("draft", "draft_model")),
     "self": Scenario(speculative=model("target", "draft_model")),
     "ngram": Scenario(speculative=NGRAM),
@@ -66,12 +68,16 @@ SCENARIOS: Mapping[str, Scenario] = {
             synthetic_acceptance_rates=[0.8, 0.5, 0.3],
         )
     ),
-    "sampled": Scenario(speculative=model("target", "draft_model"), sampling={"temperature": 1.0, "seed": 7}),
+    "sampled": Scenario(
+        speculative=model("target", "draft_model", draft_sample_method="probabilistic"),
+        sampling={"temperature": 1.0, "seed": 7, "max_tokens": 64},
+        num_prompts=8,
+    ),
 }
 
 V1 = (
-    "plain", "plain-long", "eagle3", "draft", "self", "ngram", "ids", "every-third", "flight", "unpadded",
-    "chunked", "cached", "broken-hook",
+    "plain", "plain-to-the-end", "plain-long", "eagle3", "to-the-end", "draft", "self", "ngram", "ids",
+    "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook",
 )  # fmt: skip
 V2 = ("plain", "eagle3", "draft", "ngram", "async", "synthetic")
 

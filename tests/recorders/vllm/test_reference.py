@@ -16,8 +16,9 @@ pytestmark = pytest.mark.engine
 def reference(models: Path, v1: Runs, tmp_path_factory: pytest.TempPathFactory) -> list[list[object]]:
     """Steps of the reference decoder for the prompts of the scenario, in the order of the requests."""
     torch = pytest.importorskip("torch")
-    from spectrace_eagle3 import Chain, Eagle3Decoder, Eagle3Recorder, load_draft
     from transformers import AutoModelForCausalLM
+
+    from spectrace_eagle3 import Chain, Eagle3Decoder, Eagle3Recorder, load_draft
 
     target = AutoModelForCausalLM.from_pretrained(models / "target", dtype=torch.float32)
     path = tmp_path_factory.mktemp("reference") / "run.spectrace"

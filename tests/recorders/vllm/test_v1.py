@@ -74,12 +74,23 @@ def test_the_flight_recorder_keeps_within_its_bytes(v1: Runs) -> None:
     sizes = [path.stat().st_size for path in outcome.folder.glob("*.spectrace*")]
     assert sum(sizes) <= 60_000
     with spectrace.open(outcome.trace) as trace:
-        last = max(step.engine_step for step in trace)
+        last = max(step.engine_step or 0 for step in trace)
     assert last >= 8
 
 
 def test_a_broken_hook_does_not_break_serving(v1: Runs) -> None:
-    """vLLM returns the same tokens, and the trace says which hook failed and why."""
+    """VLLM returns the same tokens, and the trace says which hook failed and why."""
     outcome = v1["broken-hook"]
     check_lossless(outcome, v1["plain"])
     assert any("broken on purpose" in reason for reason in outcome.run.capture.unavailable.values())
+
+
+def test_texts_that_end_by_themselves(v1: Runs) -> None:
+    """Where vLLM stops at the end of a text, the last step says so, and holds nothing behind it."""
+    outcome = v1["to-the-end"]
+    check_run(outcome, v1["plain-to-the-end"])
+    reasons = {"stop": "eos", "length": "length"}
+    for name, output in outcome.outputs.items():
+        assert outcome.steps[name][-1].stop == reasons[output["finish_reason"]]
+        assert all(step.stop is None for step in outcome.steps[name][:-1])
+    assert "stop" in {output["finish_reason"] for output in outcome.outputs.values()}

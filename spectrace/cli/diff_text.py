@@ -1,0 +1,282 @@
+"""How a comparison of two traces looks as text: one screen, the cause before its effects."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from spectrace.analysis.comparison.alignment import WAYS
+from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN
+from spectrace.analysis.comparison.headers import shown_value
+from spectrace.cli.output import number, shown
+from spectrace.cli.verdicts import wrapped
+from spectrace.format.text import visible
+
+if TYPE_CHECKING:
+    from spectrace import Trace
+    from spectrace.analysis.comparison import Comparison
+    from spectrace.analysis.comparison.acceptance_change import Measure
+    from spectrace.analysis.comparison.alignment import Alignment
+    from spectrace.analysis.comparison.difference import Difference, Kind
+    from spectrace.analysis.comparison.fork import Fork
+    from spectrace.analysis.comparison.tap_match import TapMatch
+
+_HEADERS = 8
+"""Differences of the headers that are listed."""
+_POSITIONS = 5
+"""Positions that are listed."""
+
+
+def text_of(found: Comparison, a: Trace, b: Trace) -> Iterator[str]:
+    """The comparison in lines for a person, at most as wide as the terminal."""
+    for label, trace in (("A", a), ("B", b)):
+        more = f" and {len(trace.paths) - 1} more files" if len(trace.paths) > 1 else ""
+        yield from wrapped(f"{label}  ", f"{shown(trace.paths[0])}{more}, {number(len(trace))} steps")
+    if [p.resolve() for p in a.paths] == [p.resolve() for p in b.paths]:
+        yield "Both are the same file."
+    yield from _headers(found)
+    if found.alignment.problem is None:
+        yield from _alignment(found.alignment)
+        yield from _differences(found, _Tokens(a, b))
+        yield from _taps(found.taps)
+        yield from _acceptance(found)
+    for sentence in found.next:
+        yield from wrapped("next: ", visible(sentence))
+
+
+def _alignment(alignment: Alignment) -> Iterator[str]:
+    ways = [f"{number(alignment.ways[way])} by {_WAYS[way]}" for way in WAYS if way in alignment.ways]
+    pairs = len(alignment.pairs)
+    told = f"{number(pairs)} {_plural(pairs, 'pair')}, {', '.join(ways)}"
+    alone = [n - pairs for n in alignment.num_requests]
+    if any(alone):
+        told += f"; without a partner {number(alone[0])} of A, {number(alone[1])} of B"
+    yield from wrapped("Requests: ", told)
+    if alignment.num_unchecked:
+        told = f"Of {number(alignment.num_unchecked)} nothing recorded says that the prompts are the same."
+        yield from wrapped("  ", told)
+    if any(alignment.unplaced):
+        counts = " and ".join(f"{number(n)} of {label}" for n, label in zip(alignment.unplaced, "AB"))
+        yield from wrapped("  ", f"Steps left out, their position being no length: {counts}.")
+
+
+_WAYS = {"prompt_digest": "prompt digest", "prompt_ids": "prompt ids", "request": "name", "order": "order"}
+
+
+def _headers(found: Comparison) -> Iterator[str]:
+    if not found.headers:
+        yield "Headers: no difference"
+        return
+    yield "Headers"
+    for item in found.headers[:_HEADERS]:
+        words = visible(item.words, limit=100)
+        yield from wrapped(
+            f"  {words}: ", f"A {shown_value(item.a)} | B {shown_value(item.b)}", indent="    "
+        )
+    if len(found.headers) > _HEADERS:
+        yield f"  and {number(len(found.headers) - _HEADERS)} more: --json lists them"
+
+
+# --- first differences -----------------------------------------------------------------------------
+
+
+class _Tokens:
+    """Token ids as they are shown: with their text where the trace has one."""
+
+    def __init__(self, a: Trace, b: Trace) -> None:
+        self._traces = a, b
+
+    def shown(self, side: int, token_id: int | None) -> str:
+        """An id of one trace, in the target's vocabulary."""
+        if token_id is None:
+            return "nothing"
+        text = self._traces[side].token_text(token_id)
+        if text is None:
+            return str(token_id)
+        quoted = visible(text, limit=16).replace('"', '\\"')
+        return f'{token_id} "{quoted}"'
+
+
+def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
+    differences = found.first_differences
+    yield f"{'':<13}{'compared':>9}{'differ':>9}  first"
+    for name, kind in differences.kinds.items():
+        yield from _kind(_KINDS[name], kind, tokens)
+    notes = (
+        ("proposals that differ in length only", differences.only_length),
+        ("trees beside chains, not compared", differences.other_shape),
+        ("draft tokens of the same raw id and another target id", differences.same_raw_other_id),
+        ("texts that are the same as far as the shorter one goes", differences.ends_earlier),
+        ("tokens between the others that one trace lacks", differences.unseen),
+    )
+    yield from (f"  {note}: {number(count)}" for note, count in notes if count)
+    if found.fork is not None:
+        yield from wrapped("  ", _fork(found.fork, found.first_differences.kinds["emitted"]))
+
+
+_KINDS = {
+    "prompt": "prompt",
+    "proposal": "proposal",
+    "target_pick": "target pick",
+    "decision": "decision",
+    "emitted": "text",
+}
+
+
+def _kind(name: str, kind: Kind, tokens: _Tokens) -> Iterator[str]:
+    line = f"  {name:<11}{number(kind.compared):>9}{number(kind.differing):>9}"
+    first = kind.first
+    if first is None:
+        yield line
+        return
+    yield f"{line}  {_where(first)}"
+    yield from wrapped(" " * 6, _values(first, tokens), indent=" " * 8)
+
+
+def _where(at: Difference) -> str:
+    request = " = ".join(visible(name, limit=20) for name in dict.fromkeys(at.request))
+    if at.steps is None:
+        return f"{request}, token {at.position} of the prompt"
+    return f"{request}, token {at.token}, step {at.steps[0]} of A, {at.steps[1]} of B"
+
+
+def _values(at: Difference, tokens: _Tokens) -> str:
+    if at.kind == "decision":
+        accepted = " | ".join(f"{label} {count}" for label, count in zip("AB", at.values))
+        return f"accepted of the draft tokens that both propose: {accepted}"
+    shown_ids = []
+    for side, label in enumerate("AB"):
+        raw = at.raw[side]
+        via = "" if raw is None or raw == at.values[side] else f"raw {raw} -> "
+        shown_ids.append(f"{label} {via}{tokens.shown(side, at.values[side])}")
+    place = f"position {at.index}: " if at.kind == "proposal" else ""
+    return place + " | ".join(shown_ids)
+
+
+def _fork(fork: Fork, kind: Kind) -> str:
+    at = fork.difference
+    where = f"{visible(at.request[0], limit=20)} at token {at.token}"
+    texts = f"{number(kind.requests)} {_plural(kind.requests, 'text parts', 'texts part')}"
+    told = f"{texts}. {where}: {_verdict(fork)}"
+    judged = sum(fork.judged.values())
+    if judged > 1:
+        tally = ", ".join(f"{number(count)} {_VERDICTS[name]}" for name, count in fork.judged.items())
+        told += f" Of {number(judged)} judged: {tally}."
+    return f"{told} Behind such a token no text is compared."
+
+
+_VERDICTS = {
+    TIE: "rounding",
+    NO_TIE: "no rounding",
+    OFF_PICK: "off the target's pick",
+    SAMPLED: "sampled",
+    UNKNOWN: "unknown",
+}
+
+
+def _verdict(fork: Fork) -> str:
+    gap = "" if fork.gap is None else f"gap {fork.gap:.4g}, a tie up to {fork.limit:.4g}"
+    rank = "" if fork.rank_of_other is None else f", the other token has rank {fork.rank_of_other}"
+    picks = ", ".join(f"{label} picked {pick}" for label, pick in zip("AB", fork.picks))
+    return {
+        TIE: f"rounding, {gap}{rank}.",
+        NO_TIE: f"no rounding, {gap}{rank}.",
+        OFF_PICK: f"not what the target picked ({picks}).",
+        SAMPLED: "a run samples, so it may.",
+        UNKNOWN: "whether by rounding is not recorded.",
+    }[fork.verdict]
+
+
+# --- taps and acceptance ---------------------------------------------------------------------------
+
+
+def _taps(taps: Sequence[TapMatch]) -> Iterator[str]:
+    """Taps by name where they agree; what differs as seen from the trace that tells more."""
+    if not taps:
+        return
+    lines = []
+    same = [match for match in taps if match.side == "A" and match.is_same]
+    if same:
+        lowest = min(match.cosine for match in same)
+        verb = _plural(len(same), "is", "are")
+        lines.append(f"{_list(same)} {verb} the same in B, lowest cosine {lowest:.3f}")
+    sides = [[m for m in taps if m.side == side and not m.is_same] for side in "AB"]
+    telling = [sum(bool(m.shift) or m.is_scaled for m in side) for side in sides]
+    chosen = sides[telling[1] > telling[0]]
+    for _, group in groupby(chosen, key=lambda m: (m.is_match, m.is_scaled, m.shift)):
+        lines += _told(list(group))
+    for line in lines:
+        yield from wrapped("Tapped states: ", line)
+
+
+def _told(group: Sequence[TapMatch]) -> Iterator[str]:
+    """Taps of one trace of which the same can be said."""
+    first = group[0]
+    other = "AB"[first.side == "A"]
+    who = f"{_list(group)} {_plural(len(group), 'matches', 'match')}"
+    names = ", ".join(_name(match, match.best) for match in group)
+    if first.shift:
+        layers = abs(first.shift)
+        shift = f"{_COUNTS.get(layers, str(layers))} {_plural(layers, 'layer')}"
+        yield f"{who} {other}'s {names}: {shift} {'later' if first.shift > 0 else 'earlier'}"
+    elif first.is_match:
+        yield f"{who} {names} of {other}'s reference, not {other}'s tap of that name"
+    elif first.is_scaled:
+        ratios = [match.rms_ratio or 0.0 for match in group]
+        span = " to ".join(dict.fromkeys(f"{ratio:.2g}" for ratio in (min(ratios), max(ratios))))
+        yield f"{who} {other}'s {names} in direction, at {span} times the size"
+    else:
+        for match in group:
+            nearest = f"nearest {_name(match, match.best)}, cosine {match.cosine:.2f}"
+            yield f"{_list([match])} is none of {other}'s: {nearest}"
+
+
+_COUNTS = {1: "one", 2: "two", 3: "three"}
+
+
+def _list(taps: Sequence[TapMatch]) -> str:
+    return f"{taps[0].side}'s " + ", ".join(_name(match, match.tap) for match in taps)
+
+
+def _name(match: TapMatch, key: int) -> str:
+    return f"tap {key}" if match.by_index else f"B({key})"
+
+
+def _acceptance(found: Comparison) -> Iterator[str]:
+    acceptance = found.acceptance
+    proposals = acceptance.proposals
+    if not any(proposals):
+        yield "Acceptance: no proposal in either"
+        return
+    measures = [*acceptance.overall, *acceptance.positions]
+    if proposals[0] == proposals[1] and all(len(set(measure.values)) == 1 for measure in measures):
+        told = ", ".join(f"{_measured(m)} {number(m.values[0])}" for m in acceptance.overall)
+        yield from wrapped("Acceptance: ", f"the same, {told} in {number(proposals[0])} proposals")
+        return
+    yield f"{'Acceptance':<19}{'A':>8}{'B':>8}{'B - A':>9}  95 % interval"
+    yield from map(_measure, acceptance.overall)
+    behind = [m for m in acceptance.positions[1:] if m.change is not None]  # at the first it is alpha1
+    yield from map(_measure, behind[:_POSITIONS])
+    if not acceptance.is_shown:
+        counts = " and ".join(map(number, proposals))
+        yield from wrapped("  ", f"No difference that {counts} proposals could show.")
+
+
+def _measured(measure: Measure) -> str:
+    return measure.name.replace("_", " ")
+
+
+def _measure(measure: Measure) -> str:
+    name = _measured(measure)
+    name = f"c_{name.rpartition(' ')[2]}, {name}" if name.startswith("position") else name
+    line = f"  {name:<17}" + "".join(f"{number(value):>8}" for value in measure.values)
+    change = measure.change
+    if change is None:
+        return line
+    differs = "  differs" if change.is_shown else ""
+    return f"{line}{change.value:>+9.3f}  {change.low:+.3f} to {change.high:+.3f}{differs}"
+
+
+def _plural(count: int, one: str, many: str | None = None) -> str:
+    return one if count == 1 else many or f"{one}s"

@@ -1,0 +1,90 @@
+"""What each control rules out, from its counts and from a diagnosis that is given it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from spectrace import Trace
+from spectrace.analysis.diagnosis import diagnose
+from spectrace.analysis.diagnosis.control_runs import judge_control
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked
+from spectrace.format.counts import Counts
+from spectrace.format.records import Run
+
+
+@pytest.mark.parametrize(
+    ("control", "counts", "kind", "id_"),
+    [
+        ("self-draft", Counts(accepted=100, rejected=0), Cleared, "verification/self-draft"),
+        ("self-draft", Counts(accepted=99, rejected=1), Cleared, "verification/self-draft"),  # a tie
+        ("self-draft", Counts(accepted=90, rejected=10), Finding, "verification/self-draft"),
+        ("self-draft", Counts(accepted=40, rejected=9), NotChecked, "verification/self-draft"),
+        ("predictable-text", Counts(proposals=60, accepted_at=[57]), Cleared, "draft-head/predictable-text"),
+        (
+            "predictable-text",
+            Counts(proposals=60, accepted_at=[20]),
+            NotChecked,
+            "draft-head/predictable-text",
+        ),
+        ("predictable-text", Counts(), NotChecked, "draft-head/predictable-text"),
+        ("no-draft", Counts(emitted=9), Cleared, "cost/baseline"),
+    ],
+)
+def test_each_control_says_what_it_shows(control: str, counts: Counts, kind: type, id_: str) -> None:
+    """Ruled out, at fault, or open: by the kind that the header names."""
+    found = judge_control(Run(control=control, baseline={"token_ns": 2e6}), counts)
+    assert found is not None
+    assert isinstance(found, kind)
+    assert found.id == id_
+
+
+@pytest.mark.parametrize("control", [None, "", "other", "\x1b[2J"])
+def test_any_other_trace_is_no_control(control: str | None) -> None:
+    """A header without the field, or with a word of its own, is an ordinary run."""
+    assert judge_control(Run(control=control), Counts(accepted=9)) is None
+
+
+def test_a_baseline_that_is_no_number_is_unknown() -> None:
+    """A stranger's header may hold anything."""
+    for token_ns in ("x", None, True, [1]):
+        found = judge_control(Run(control="no-draft", baseline={"token_ns": token_ns}), Counts())
+        assert isinstance(found, Cleared)
+        assert "time per token unknown" in found.summary
+
+
+def test_a_control_without_a_draft_gives_its_time_per_token(
+    rich: Any, imported: Callable[..., Trace]
+) -> None:
+    """The rule of cost then answers for a trace that has no baseline of its own."""
+    baseline = rich.run.pop("baseline")
+    plain = copy.deepcopy(rich)
+    plain.run |= {"control": "no-draft", "baseline": baseline}
+    plain.steps = [{**step, "proposal_ids": [], "num_accepted": 0} for step in plain.steps]
+    plain.steps = [
+        {
+            key: step[key]
+            for key in ("request", "step", "position", "proposal_ids", "num_accepted", "emitted_ids")
+        }
+        for step in plain.steps
+    ]
+    trace = imported(rich.run, rich.steps, rich.others)
+    assert "cost" in {item.id.partition("/")[0] for item in diagnose(trace).not_checked}
+    found = diagnose(trace, control=imported(plain.run, plain.steps, plain.others))
+    assert "cost" not in {item.id.partition("/")[0] for item in found.not_checked}
+    assert "cost/baseline" in {item.id for item in found.cleared}
+
+
+def test_a_self_draft_trace_that_refuses_accuses_the_engine(
+    rich: Any, imported: Callable[..., Trace]
+) -> None:
+    """The same in a diagnosis: of the control itself, and of a run that is given it."""
+    control = copy.deepcopy(rich)
+    control.run["control"] = "self-draft"
+    bad = imported(control.run, control.steps, control.others)
+    assert diagnose(bad).findings[0].id == "verification/self-draft"
+    run = imported(rich.run, rich.steps, rich.others)
+    assert "verification/self-draft" in {finding.id for finding in diagnose(run, control=bad).findings}

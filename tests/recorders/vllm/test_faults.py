@@ -1,0 +1,43 @@
+"""Faults of real vLLM engines, each named from its trace alone."""
+
+from __future__ import annotations
+
+import pytest
+
+import spectrace
+from spectrace.analysis.diagnosis.examine import diagnose
+from spectrace.analysis.diagnosis.verdict import Strength
+from tests.recorders.vllm.conftest import Outcome, Runs
+from tests.recorders.vllm.faults import FAULTS
+
+pytestmark = pytest.mark.engine
+
+_ABOUT_THE_SAMPLE = "workload/too-small"
+
+
+def found(outcome: Outcome) -> list[str]:
+    """Ids of the findings, most certain first, without what is said of the number of steps."""
+    with spectrace.open(outcome.trace) as trace:
+        return [finding.id for finding in diagnose(trace).findings if finding.id != _ABOUT_THE_SAMPLE]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
+    """The first finding is the fault that was made."""
+    assert found(faulty[name])[0] == FAULTS[name].finding
+
+
+def test_a_healthy_run_is_accused_of_nothing(v1: Runs) -> None:
+    """The same pair without a fault has no finding."""
+    assert found(v1["eagle3"]) == []
+
+
+def test_an_open_bug_of_vllm_is_named(faulty: Runs) -> None:
+    """Sampling with draft probabilities on a CPU reads uninitialised temperatures (vllm-project/vllm#55005).
+
+    The draft is the target, so every token should be accepted; the trace says that no rule explains what was.
+    """
+    outcome = faulty["sampled"]
+    with spectrace.open(outcome.trace) as trace:
+        findings = {finding.id: finding for finding in diagnose(trace).findings}
+    assert findings["verification/biased"].strength is Strength.STRONG
