@@ -14,7 +14,6 @@ from spectrace.analysis.acceptance import accept_length
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.analysis.series import EXACT_ROWS
 from spectrace.testing import write_trace
-from spectrace.tui.pages import overview
 from tests.tui.pages.showing import flat, lines_of, shown
 from tests.tui.traces import made_step
 
@@ -99,14 +98,6 @@ def test_lost_and_unclosed_are_said(sample_traces: Path, tmp_path: Path) -> None
         writer.step(made_step(0))
         writer.gap(lost=7, reason="queue full")
     assert "lost 7 steps: queue full" in flat("overview", path)
-
-
-def test_a_long_trace_says_how_much_was_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond the bound the page says of how many steps the causes are, and which command reads all."""
-    monkeypatch.setattr(overview, "FIRST_STEPS", 50)
-    monkeypatch.setattr("spectrace.tui.pages.outcomes.FIRST_STEPS", 50)
-    path = write_trace(tmp_path / "long.spectrace", ({"step": row} for row in range(60)))
-    assert "From the first 50 of 60 steps; spectrace diagnose reads all." in flat("overview", path)
 
 
 def test_the_course_of_a_long_trace_comes_from_the_index(
