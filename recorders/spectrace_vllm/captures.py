@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from spectrace_transformers.reduction import Array
 from spectrace_vllm.clock import Moment
@@ -17,7 +17,6 @@ class Started:
     """A request that the scheduler has admitted."""
 
     request: str
-    prompt_length: int
     prefix_hit_length: int
     """Tokens of the prompt found in a cache."""
     is_greedy: bool
@@ -75,7 +74,6 @@ class Proposed:
     lists: Sequence[Sequence[int]] | None = None
     """[B] the proposals of a lookup on the host; None where they are in the arrays."""
     taps: Taps | None = None
-    extra: dict[str, object] = field(default_factory=dict)
 
 
 Event = Started | Finished | Verified | Proposed

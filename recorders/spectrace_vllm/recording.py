@@ -9,8 +9,7 @@ from __future__ import annotations
 import atexit
 import logging
 import os
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,11 @@ from spectrace.format.writer import TraceWriter
 from spectrace_transformers.facts import ids_digest
 from spectrace_transformers.reduction import Array, Pack, Workspace
 from spectrace_transformers.token_text import Vocabulary
-from spectrace_vllm.captures import Finished, Proposed, Started, Taps, Verified
+from spectrace_vllm.admission import external_name, sampling_facts, started_request
+from spectrace_vllm.captures import Finished, Proposed, Taps, Verified
 from spectrace_vllm.clock import Moment, now
-from spectrace_vllm.facts import Engine, raw_table, request_rule, run_facts
+from spectrace_vllm.engine import Engine
+from spectrace_vllm.facts import raw_table, request_rule, run_facts
 from spectrace_vllm.hooks import FIX, KINDS, V2, find_kind, object_misfits
 from spectrace_vllm.join import Joiner
 from spectrace_vllm.reduction import Fingerprints, on_device
@@ -40,8 +41,6 @@ _TAKES = 3
 """Groups of steps that one engine step makes at most, nearly always: see join.py."""
 _PREFILL_ROWS = 8
 """Most rows of a prompt whose states are kept."""
-_GREEDY = 1e-5
-"""Temperature below which vLLM is greedy. Source: vLLM 0.32.0 v1/sample/sampler.py, ``_SAMPLING_EPS``."""
 
 
 def attach(worker: Any, settings: Settings) -> Recording | None:
@@ -210,22 +209,13 @@ class Recording:
         self._requests[name] = is_taken
         if not is_taken:
             return
-        is_greedy = sampling.temperature < _GREEDY
-        self._joiner.put(
-            Started(
-                request=name,
-                prompt_length=len(prompt or ()),
-                prefix_hit_length=new.num_computed_tokens,
-                is_greedy=is_greedy,
-                stop_ids=frozenset(_stop_ids(sampling, self.engine)),
-                max_tokens=sampling.max_tokens,
-            )
-        )
+        started = started_request(new)
+        self._joiner.put(started)
         fields: dict[str, Any] = {}
         if prompt is not None:
             fields = {"prompt_ids": list(prompt), "prompt_digest": ids_digest(prompt)}
         self.writer.request(name, external_id=external_name(name), **fields)
-        self._tell_rule(sampling, is_greedy)
+        self._tell_rule(sampling, started.is_greedy)
 
     def _tell_rule(self, sampling: Any, is_greedy: bool) -> None:
         """Adds how tokens are picked, from the first request; says so where requests differ."""
@@ -234,15 +224,7 @@ class Recording:
             return
         is_first = not self._rules
         self._rules.add(rule)
-        facts: dict[str, Any] = {
-            "sampling": {
-                "temperature": 0.0 if is_greedy else float(sampling.temperature),
-                "top_k": sampling.top_k if sampling.top_k > 0 else None,
-                "top_p": float(sampling.top_p),
-                "seed": sampling.seed,
-                "processors": _processors(sampling),
-            }
-        }
+        facts: dict[str, Any] = {"sampling": sampling_facts(sampling)}
         if not is_first:
             facts = {"sampling": {"processors": ["differ by request"]}}
         method = getattr(self.engine.speculative, "rejection_sample_method", "standard")
@@ -403,32 +385,6 @@ def _kept_rows(root: int) -> list[int]:
     """
     stride = -(-root // (_PREFILL_ROWS - 1)) or 1
     return [*range(0, root, stride), root]
-
-
-def external_name(request: str) -> str:
-    """A request's name as its caller knows it: without the eight digits that vLLM appends.
-
-    >>> external_name("cmpl-7-0-bb0b1308"), external_name("mine")
-    ('cmpl-7-0', 'mine')
-    """
-    return re.sub(r"-[0-9a-f]{8}$", "", request)
-
-
-def _stop_ids(sampling: Any, engine: Engine) -> Iterator[int]:
-    """Tokens after which vLLM stops."""
-    yield from sampling.stop_token_ids or ()
-    if not sampling.ignore_eos:
-        eos = getattr(sampling, "eos_token_id", None)
-        if eos is not None:
-            yield eos
-
-
-def _processors(sampling: Any) -> list[str]:
-    """What changes the logits of a request, by vLLM's names."""
-    usual = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0.0}
-    found = [name for name, value in usual.items() if getattr(sampling, name, value) != value]
-    lists = ("logit_bias", "bad_words", "allowed_token_ids", "structured_outputs")
-    return found + [name for name in lists if getattr(sampling, name, None)]
 
 
 def _target_ids(engine: Engine) -> Array | None:

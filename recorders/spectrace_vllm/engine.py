@@ -1,0 +1,66 @@
+"""What is asked of a live worker of vLLM, by its names: models, settings, what the draft is fed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+_METHODS = {
+    "ngram": "ngram", "ngram_gpu": "ngram", "draft_model": "draft_model", "eagle": "eagle",
+    "eagle3": "eagle3", "mtp": "mtp", "medusa": "medusa", "dflash": "dflash", "suffix": "suffix",
+}  # fmt: skip
+
+
+class Engine:
+    """What is asked of a live worker, by the names of this version of vLLM.
+
+    Args:
+        runner: the model runner.
+        drafter: its proposer, None without speculation.
+        kind: V1 or V2.
+    """
+
+    def __init__(self, runner: Any, drafter: Any, kind: str) -> None:
+        self.runner = runner
+        self.drafter = drafter
+        self.kind = kind
+        self.config = runner.vllm_config
+        self.speculative = getattr(self.config, "speculative_config", None)
+        self.target = unwrapped(getattr(runner, "model", None))
+        self.draft = unwrapped(getattr(drafter, "model", None))
+        self.draft_config = getattr(getattr(self.speculative, "draft_model_config", None), "hf_config", None)
+        self.method = _METHODS.get(str(getattr(self.speculative, "method", None)), "other")
+        self.device = torch.device(getattr(runner, "device", "cpu"))
+
+    @property
+    def boundaries(self) -> tuple[int, ...] | None:
+        """The k of B(k) of the states that the draft is fed, as the target itself holds them.
+
+        Source: vLLM 0.32.0 model_executor/models/interfaces.py, ``EagleModelMixin``: id L is taken before
+        layer L runs, ids are sorted and given once.
+        """
+        for holder in (getattr(self.target, "model", None), self.target):
+            layers = getattr(holder, "aux_hidden_state_layers", None)
+            if layers:
+                return tuple(int(layer) for layer in layers)
+        if self.method == "eagle":
+            return (int(self.config.model_config.get_total_num_hidden_layers()),)
+        return None
+
+    @property
+    def map(self) -> Tensor | None:
+        """[draft_vocab_size] offsets, None where both vocabularies are one."""
+        found = getattr(self.draft, "draft_id_to_target_id", None)
+        return found if isinstance(found, Tensor) else None
+
+    @property
+    def is_draft_greedy(self) -> bool:
+        """The draft always takes its first choice, and the verifier takes its word for certain."""
+        return getattr(self.speculative, "draft_sample_method", "greedy") == "greedy"
+
+
+def unwrapped(model: Any) -> Any:
+    """A model without the wrapper that replays graphs."""
+    return model.unwrap() if callable(getattr(model, "unwrap", None)) else model
