@@ -10,6 +10,7 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable
 from importlib.util import find_spec
@@ -100,6 +101,8 @@ class _Timed:
 
     def method(self) -> Callable[..., Any]:
         def timed(*args: Any) -> Any:
+            if threading.current_thread() is not threading.main_thread():
+                return self._method(*args)  # the writer's thread reduces
             started = time.thread_time()
             try:
                 return self._method(*args)

@@ -21,7 +21,7 @@ from torch import Tensor
 from spectrace.errors import UnsupportedEngine
 from spectrace.format.writer import TraceWriter
 from spectrace_transformers.facts import ids_digest
-from spectrace_transformers.reduction import Array, Pack, Workspace
+from spectrace_transformers.reduction import Array, Workspace
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.admission import external_name, sampling_facts, started_request
 from spectrace_vllm.captures import Finished, Proposed, Taps, Verified
@@ -30,6 +30,7 @@ from spectrace_vllm.engine import Engine
 from spectrace_vllm.facts import raw_table, request_rule, run_facts
 from spectrace_vllm.hooks import FIX, KINDS, V2, find_kind, object_misfits
 from spectrace_vllm.join import Joiner
+from spectrace_vllm.outbox import Outbox
 from spectrace_vllm.reduction import Fingerprints, on_device
 from spectrace_vllm.settings import Settings
 from spectrace_vllm.steps import Rules
@@ -168,6 +169,10 @@ class Recording:
             self.writer.amend(capture={"unavailable": {f"hook {name}": what[:200]}})
             return None
 
+    def outbox(self) -> Outbox:
+        """A new one, for one event."""
+        return Outbox(self._device, self.guard)
+
     def close(self) -> None:
         """Takes the hooks off and ends the trace; a second call does nothing."""
         while self._undo:
@@ -240,7 +245,7 @@ class Recording:
         num_scheduled: Array,
         discarded: Array | None,
         started: Moment,
-        pack: Pack,
+        pack: Outbox,
     ) -> None:
         """A batch was verified.
 
@@ -278,7 +283,7 @@ class Recording:
         return now(self._device)
 
     def proposed(
-        self, requests: list[str], proposal: Any, started: Moment, pack: Pack, taps: Taps | None
+        self, requests: list[str], proposal: Any, started: Moment, pack: Outbox, taps: Taps | None
     ) -> None:
         """The drafter is done.
 
@@ -332,7 +337,7 @@ class Recording:
 
     def taps(
         self,
-        pack: Pack,
+        pack: Outbox,
         states: list[Tensor] | None,
         positions: Tensor,
         starts: Array,
@@ -360,7 +365,10 @@ class Recording:
             kept = [_kept_rows(root) for root in roots.tolist()]
             at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
             lengths = np.array([len(rows) for rows in kept])
-        self._fingerprints.add(pack, states, positions, on_device(at, self._device))
+        rows = on_device(at, self._device)
+        pack.add("tap_positions", positions[rows].to(torch.int64))
+        taken = torch.stack([state.index_select(0, rows) for state in states])  # [A, r, H]
+        pack.reduce("states", self._fingerprints.add, taken)
         return Taps(
             counts=lengths,
             shape=(int(states[0].shape[0]), int(states[0].shape[1])),

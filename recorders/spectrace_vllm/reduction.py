@@ -37,7 +37,7 @@ def add_rows(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> Te
     return ids
 
 
-def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor, *, is_full: bool) -> None:
+def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor, is_full: bool) -> None:
     """Adds what the target thought in each row, before any processor.
 
     The logarithm of the normaliser is left to the host: the first choice's logit and probability give it
@@ -72,7 +72,6 @@ def add_draft(
     logits: Sequence[Tensor],
     proposal: Tensor,
     raw_of: Tensor,
-    *,
     is_greedy: bool,
     is_full: bool,
 ) -> None:
@@ -143,23 +142,24 @@ class Fingerprints:
         signs = sign_matrix(hidden_size) / np.float32(np.sqrt(hidden_size))
         self._signs[hidden_size] = torch.from_numpy(signs).to(self._device)
 
-    def add(self, pack: Pack, states: Sequence[Tensor], positions: Tensor, at: Tensor) -> None:
-        """Adds rows of states.
+    def add(self, pack: Pack, taken: Tensor) -> None:
+        """Adds fingerprints.
 
         Args:
             pack: gathers the results.
-            states: per boundary [tokens, hidden_size]
-            positions: [tokens]
-            at: [r] the rows to take.
+            taken: [A, r, hidden_size] rows of each boundary.
         """
-        rows = torch.stack([state.index_select(0, at) for state in states]).float()  # [A, r, H]
-        size = rows.shape[2]
+        rows, size = taken.float(), taken.shape[2]
         if size not in self._signs:
             self.prepare(size)
-        pack.add("tap_positions", positions[at].to(torch.int64))
         pack.add("tap_rms", rms(rows))
         pack.add("tap_nonfinite", num_nonfinite(rows))
         pack.add("tap_projections", rows @ self._signs[size])  # [A, r, 32]
+
+
+def add_inputs(pack: Pack, inputs: Sequence[Tensor]) -> None:
+    """Adds the RMS of what the draft read: per depth [B, H]."""
+    pack.add("draft_rms", rms(torch.stack(list(inputs)).float()))  # [K, B]
 
 
 def rms(rows: Tensor) -> Tensor:

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from spectrace_transformers.reduction import Array, Pack
+from spectrace_transformers.reduction import Array
 from spectrace_vllm.captures import Taps
 from spectrace_vllm.clock import Moment, now
+from spectrace_vllm.outbox import Outbox
 from spectrace_vllm.recording import Recording
 from spectrace_vllm.reduction import add_rows, add_target
 
@@ -90,7 +91,7 @@ class _Follower:
         self._scheduled = scheduled.num_scheduled_tokens
         self._started = now(self._device) if self._recording.is_active else None
 
-    def _verifying(self, logits: Tensor | None, metadata: Any) -> Pack | None:
+    def _verifying(self, logits: Tensor | None, metadata: Any) -> Outbox | None:
         if self._started is None or logits is None:
             return None
         runner = self._runner
@@ -102,9 +103,10 @@ class _Follower:
         else:
             counts = np.array(metadata.num_draft_tokens, np.int64) + 1
             at = metadata.logits_indices  # [R]
-        pack = Pack(self._device)
+        pack = self._recording.outbox()
         row_ids = add_rows(pack, runner.input_ids.gpu, runner.positions, at)
-        add_target(pack, self._recording.workspace, logits, row_ids, is_full=self._recording.is_full)
+        workspace, is_full = self._recording.workspace, self._recording.is_full
+        pack.reduce("target", add_target, workspace, pack.kept(logits), row_ids, is_full)
         pack.add("seq_lens", runner.seq_lens[:size].long())
         self._batch = _Batch(
             requests=requests,
@@ -115,7 +117,7 @@ class _Follower:
         )
         return pack
 
-    def _verified(self, pack: Pack, output: Any) -> None:
+    def _verified(self, pack: Outbox, output: Any) -> None:
         batch = self._batch
         assert batch is not None
         assert self._started is not None
@@ -126,11 +128,11 @@ class _Follower:
 
     def _proposing(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Moment, Pack, Taps | None] | None:
+    ) -> tuple[Moment, Outbox, Taps | None] | None:
         batch = self._batch
         if batch is None:
             return None
-        pack = Pack(self._device)
+        pack = self._recording.outbox()
         states = args[5] if len(args) > 5 else kwargs["aux_hidden_states"]
         if states is None and self._recording.engine.method == "eagle":
             states = [args[3] if len(args) > 3 else kwargs["hidden_states"]]
@@ -144,7 +146,7 @@ class _Follower:
         """Rows of the first forward from which a token is drafted: [B]."""
         self._first_rows = result[1]
 
-    def _proposed(self, proposal: Any, started: Moment, pack: Pack, taps: Taps | None) -> None:
+    def _proposed(self, proposal: Any, started: Moment, pack: Outbox, taps: Taps | None) -> None:
         batch, self._batch = self._batch, None
         assert batch is not None
         self._recording.proposed(batch.requests, proposal, started, pack, taps)

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from spectrace_transformers.reduction import Pack
 from spectrace_vllm.captures import Taps
 from spectrace_vllm.clock import Moment, now
+from spectrace_vllm.outbox import Outbox
 from spectrace_vllm.recording import Recording
 from spectrace_vllm.reduction import add_rows, add_target
 
@@ -40,7 +40,7 @@ class _Follower:
         self._started: Moment | None = None
         self._batch: Any = None
         """vLLM's InputBatch while it is sampled."""
-        self._pack: Pack | None = None
+        self._pack: Outbox | None = None
 
     # --- in place of the runner's functions ---
 
@@ -99,17 +99,17 @@ class _Follower:
         self._pack = None
         if self._started is None or not batch.num_reqs:
             return
-        pack = Pack(self._device)
+        pack = self._recording.outbox()
         self._row_ids = add_rows(pack, batch.input_ids, batch.positions, batch.logits_indices)
         pack.add("seq_lens", batch.seq_lens[: batch.num_reqs].long())
         self._pack = pack
 
-    def _computed(self, pack: Pack, logits: Tensor) -> None:
+    def _computed(self, pack: Outbox, logits: Tensor) -> None:
         if logits.shape[0] == len(self._row_ids):
             workspace, is_full = self._recording.workspace, self._recording.is_full
-            add_target(pack, workspace, logits, self._row_ids, is_full=is_full)
+            pack.reduce("target", add_target, workspace, pack.kept(logits), self._row_ids, is_full)
 
-    def _sampled(self, pack: Pack, batch: Any, result: Any) -> None:
+    def _sampled(self, pack: Outbox, batch: Any, result: Any) -> None:
         output, num_sampled, _ = result
         assert self._started is not None
         size = batch.num_reqs
@@ -126,11 +126,11 @@ class _Follower:
 
     def _proposing(
         self, batch: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> tuple[Moment, Pack, Taps | None] | None:
+    ) -> tuple[Moment, Outbox, Taps | None] | None:
         if self._started is None or not batch.num_reqs:
             return None
         size = batch.num_reqs
-        pack = Pack(self._device)
+        pack = self._recording.outbox()
         states = args[3] if len(args) > 3 else kwargs["aux_hidden_states"]
         if not states and self._recording.engine.method == "eagle":
             states = [args[2] if len(args) > 2 else kwargs["last_hidden_states"]]
@@ -149,5 +149,5 @@ class _Follower:
         rows = getattr(self._speculator, "last_token_indices", None)
         return rows if isinstance(rows, Tensor) else None
 
-    def _proposed(self, batch: Any, proposal: Any, started: Moment, pack: Pack, taps: Taps | None) -> None:
+    def _proposed(self, batch: Any, proposal: Any, started: Moment, pack: Outbox, taps: Taps | None) -> None:
         self._recording.proposed(list(batch.req_ids[: batch.num_reqs]), proposal, started, pack, taps)

@@ -12,10 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectrace_transformers.reduction import Pack, Workspace
-from spectrace_vllm.reduction import add_draft, rms
-
-Guard = Callable[..., Any]
+from spectrace_transformers.reduction import Workspace
+from spectrace_vllm.outbox import Guard, Outbox
+from spectrace_vllm.reduction import add_draft, add_inputs
 
 
 class DraftWatch:
@@ -63,7 +62,7 @@ class DraftWatch:
         self._forget()
         self._batch, self._first = batch, first
 
-    def end(self, pack: Pack, proposal: Tensor, raw_of: Tensor, *, is_greedy: bool) -> bool:
+    def end(self, pack: Outbox, proposal: Tensor, raw_of: Tensor, *, is_greedy: bool) -> bool:
         """A proposal is over; adds what was seen of it.
 
         Args:
@@ -78,19 +77,12 @@ class DraftWatch:
         self._first = None
         logits = [rows for rows in self._logits if rows.shape[0] == self._batch]
         if logits and len(logits) == len(self._logits):
-            add_draft(
-                pack,
-                self._workspace,
-                logits,
-                proposal[:, : len(logits)],
-                raw_of,
-                is_greedy=is_greedy,
-                is_full=self._is_full,
-            )
+            wanted = proposal[:, : len(logits)]
+            pack.reduce("draft", add_draft, self._workspace, logits, wanted, raw_of, is_greedy, self._is_full)
         if self._positions:
             pack.add("draft_positions", torch.stack(self._positions))  # [K, B]
         if self._inputs:
-            pack.add("draft_rms", rms(torch.stack(self._inputs).float()))  # [K, B]
+            pack.reduce("draft inputs", add_inputs, self._inputs)
         self._forget()
         return bool(logits)
 
