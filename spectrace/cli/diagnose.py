@@ -81,7 +81,6 @@ def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         is_said = any(item.name.startswith(rule) for rule in accused)  # the finding has it as evidence
         if full or (item.is_telling and not is_said):
             yield from wrapped("what if: ", item.summary)
-    yield ""
     yield from _rest(found, full=full)
 
 

@@ -54,8 +54,15 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     tally = facts.of(PrefixTally)
     steps, hits = tally.engine_step.values, tally.hit.values
     used = np.flatnonzero((hits > 0) & (steps >= 0))
+    seen = hits[hits != _UNSEEN]
+    if not len(used) and (seen == 0).all():
+        if len(seen):
+            yield Cleared(id=ID, summary="no request reused cached blocks")
+        return
     if not len(used):
-        return  # nothing was reused, or nobody says so
+        how = "record engine_step and prefix_hit_length of each request's first step"
+        yield facts.not_recorded(ID, how, "prefix_hit_length", "engine_step")
+        return
     prompts = facts.request_prompts(range(min(len(steps), _MAX_REQUESTS)))
     known = [number for number in np.flatnonzero(steps != _UNSEEN).tolist() if number < len(prompts)]
     if len(steps) > len(prompts) or any(prompts[n] is None or steps[n] < 0 or hits[n] < 0 for n in known):

@@ -81,3 +81,6 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         )
     elif tally.asked:
         yield Cleared(id=ID, summary="the target has a distribution for every first token")
+    elif not (facts.has("target_ids") and facts.has("target_logprobs")):
+        how = "record the target's pick and log p at each place"
+        yield facts.not_recorded(ID, how, "target_ids", "target_logprobs")

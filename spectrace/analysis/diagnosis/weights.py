@@ -33,6 +33,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         missing, unexpected = _weights(parameters.missing), _weights(parameters.unexpected)
         if missing or unexpected:
             yield _not_loaded(missing, unexpected)
+        elif parameters.missing is None:  # what is unexpected alone does not tell what is absent
+            yield facts.not_recorded(
+                "weights", "pass on the loader's list of missing parameter names", "draft.parameters.missing"
+            )
         elif not blank:
             yield Cleared(id="weights", summary="every weight of the draft was loaded")
     yield from _packed(facts)
