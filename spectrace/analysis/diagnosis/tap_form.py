@@ -249,7 +249,8 @@ def _rotated(match: Match, rows: Array, rms: Array, there: Array) -> Finding | N
     if abs(likeness) > _UNRELATED or np.abs(own / rms - 1).max() > _SAME_RMS:
         return None
     kept = _gram_likeness(match.rows[there], rows)
-    if kept < _KEPT:
+    # Rows of very different length that all keep theirs leave no doubt; 32 projections blur inner products.
+    if kept < _KEPT and _spread_of(rms) < 10 * _SAME_RMS:
         return None
     return Finding(
         id="tap-form/rotated",

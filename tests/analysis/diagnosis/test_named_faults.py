@@ -486,3 +486,27 @@ def test_a_text_that_goes_round_in_circles_is_degenerate(
             )
             at += 3
     assert ("workload/degenerate" in ids(diagnosed(EAGLE, steps, prompts()))) is is_fault
+
+
+def test_rows_that_all_keep_their_length_are_rotated_though_few_projections_blur_their_angles(
+    diagnosed: Diagnose, chain: Chain, found: Find
+) -> None:
+    """Lengths that differ by a fifth from row to row and all agree are no chance."""
+    rng = np.random.default_rng(2)
+    rows = rng.normal(size=(12, 64)) * rng.uniform(0.6, 1.4, (12, 1))
+    other = rng.normal(size=(12, 64))
+    turned = other * (np.linalg.norm(rows, axis=1) / np.linalg.norm(other, axis=1))[:, None]
+
+    def fingerprint(row: Any) -> dict[str, Any]:
+        return {"rms": float(np.sqrt((row * row).mean())), "projections": project(row)[0].tolist()}
+
+    run = {**EAGLE, "target": {"vocab_size": VOCAB, "hidden_size": 64, "num_layers": 4}}
+    run["taps"] = {"declared": [2], "numbering": "input", "boundaries": [2]}
+    steps = chain([1] * 5)
+    steps[0]["taps"] = [
+        {"boundary": 2, "position": at, "shape": [1, 12, 64], "dtype": "float32", **fingerprint(row)}
+        for at, row in enumerate(turned)
+    ]
+    whole = [{"position": at, **fingerprint(row)} for at, row in enumerate(rows)]
+    diagnosis = diagnosed(run, steps, [{"record": "reference", "boundary": 2, "rows": whole}])
+    assert found(diagnosis, "tap-form/rotated").strength == "certain"
