@@ -56,8 +56,8 @@ def look_at(step: Step) -> None:
     """The fields that every step has are never None; the others may be."""
     assert_type(step.request, str)
     assert_type(step.num_accepted, int)
-    assert_type(step.proposal_ids, tuple[int, ...])
-    assert_type(step.emitted_ids, tuple[int, ...])
+    assert_type(step.proposal_ids, tuple[int | None, ...])
+    assert_type(step.emitted_ids, tuple[int | None, ...])
     assert_type(step.taps, tuple[Tap, ...] | None)
 
 
