@@ -231,11 +231,13 @@ class Trace:
             self._requests = Requests(self)
         return self._requests
 
-    def token_text(self, token_id: int, *, draft: bool = False) -> str | None:
-        """A token's text as the trace holds it; pass it through `visible` before showing it.
+    def token_text(self, token_id: int | None, *, draft: bool = False) -> str | None:
+        """A token's text as the trace holds it, None where it has none; pass it through `visible` to show it.
 
         A draft id without a text of its own has that of the target where both share a vocabulary.
         """
+        if token_id is None:
+            return None
         if self._tokens is None:
             self._tokens = self._read_tokens()
         if draft:

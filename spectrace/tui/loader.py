@@ -216,7 +216,7 @@ class Loader:
                 self._texts[key] = None if text is None else visible(text, limit=LONGEST_TEXT)
             return self._texts[key]
 
-    def raw_token(self, token_id: int) -> str | None:
+    def raw_token(self, token_id: int | None) -> str | None:
         """Text of a token as stored, for searching only."""
         with self._lock:
             return self._trace.token_text(token_id)
