@@ -143,6 +143,7 @@ OTHERS: tuple[Rule, ...] = (
     Rule("request.prompt_digest", "reduced", "prompt 0, prompt 1, ...: equal prompts stay equal", "text"),
     Rule("tokens.target", "dropped", "text", "text"),
     Rule("tokens.draft", "dropped", "text", "text"),
+    Rule("reference.request", "dropped", "goes with its rows", "text"),
     Rule("reference.boundary", "dropped", "goes with its rows", "text"),
     Rule("reference.rows", "dropped", "fingerprints of prompt tokens name the tokens", "text"),
     Rule("gap.lost", "kept"),
