@@ -64,5 +64,5 @@ def test_without_colour_a_terminal_shows_the_same(tmp_path: Path) -> None:
     """NO_COLOR, the frugal driver and a real pseudo-terminal: the same text in every row."""
     with Session(trace_for("", tmp_path), environ={"NO_COLOR": "1"}) as session:
         session.send("3gf")
-        session.until("── step 0 ", "first rejection")
+        session.until("── step 0 ", r"token 0/3 +first rejection")
         compare("steps-80x24", session.screen.lines)
