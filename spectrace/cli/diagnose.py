@@ -73,14 +73,14 @@ def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         yield from wrapped("", "Nothing found. That is no proof of health: see what could not be checked.")
     for finding in found.findings:
         if finding.id == _TOO_SMALL:
-            yield from wrapped(f"hint: {finding.id}: ", finding.summary)
+            yield from wrapped(f"hint: {finding.id}: ", visible(finding.summary, limit=1000))
     if found.look_first and (full or not causes):
         yield from wrapped("look first at: ", ", ".join(map(words_of, found.look_first)))
     accused = {_rule(finding.id) for finding in causes}
     for item in found.counterfactuals:
         is_said = any(item.name.startswith(rule) for rule in accused)  # the finding has it as evidence
         if full or (item.is_telling and not is_said):
-            yield from wrapped("what if: ", item.summary)
+            yield from wrapped("what if: ", visible(item.summary, limit=1000))
     yield from _rest(found, full=full)
 
 

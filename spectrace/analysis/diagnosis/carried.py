@@ -34,6 +34,7 @@ NEEDS_WHOLE = frozenset(
         "reporting",
         "workload",
         "trace",
+        "kv-state",
     )
 )
 """Rules that read ids, texts, map tables or fingerprints, which a packed trace has no longer."""
