@@ -53,16 +53,21 @@ def _count(results: Sequence[Result], verdict: str) -> int:
 
 def _faults(faults: Sequence[tuple[Fault, Sequence[Result]]]) -> list[str]:
     lines = [
-        "| fault | what is broken | kind | must be named | top | found | wrong name | missed | alpha1 "
-        "| where not on top |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        "| fault | what is broken | kind | must be named | runs | top | found | wrong name | missed "
+        "| strength | alpha1 | where not on top |",
+        "|---|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for fault, results in faults:
         counts = [str(_count(results, verdict) or "") for verdict in VERDICTS]
         cells = [fault.name, fault.breaks, fault.kind, " or ".join(f"`{id_}`" for id_ in fault.expected)]
-        cells += [*counts, _alphas(results), _instead(results)]
+        cells += [str(len(results)), *counts, _strengths(results), _alphas(results), _instead(results)]
         lines.append("| " + " | ".join(cells) + " |")
     return lines
+
+
+def _strengths(results: Sequence[Result]) -> str:
+    """How sure the findings on top are that name the fault."""
+    return ", ".join(dict.fromkeys(r.findings[0][0] for r in results if r.verdict == "top"))
 
 
 def _alphas(results: Sequence[Result]) -> str:

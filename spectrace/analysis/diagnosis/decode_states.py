@@ -20,6 +20,8 @@ _SAME = 0.03
 """Relative distance of fingerprints that rounding leaves, in bfloat16 too."""
 _APART = 0.05
 """Median distance behind the prompt that a cache of 8 bits does not reach."""
+_EXACT, _APART_EXACT = 0.001, 0.02
+"""Distance within the prompt that only single precision keeps, and the median that tells there."""
 _OTHER = 0.45
 """Median distance from which the rows are other states altogether: see tap-form."""
 _MIN_ROWS = 6
@@ -49,10 +51,15 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         "largest_within_prompt": max(inside),
         "rows_behind_prompt": len(behind),
     }
-    if np.median(behind) > _APART and len(nearest) == len(matches):
+    if np.median(behind) > _limit(max(inside)) and len(nearest) == len(matches):
         yield _other_boundary({**evidence, "best_match_behind_prompt": nearest}, sorted(set(steps))[:5])
     else:
         yield _verdict(facts, evidence, sorted(set(steps))[:5])
+
+
+def _limit(inside: float) -> float:
+    """Median distance behind the prompt that is no rounding, by the largest within it."""
+    return _APART_EXACT if inside <= _EXACT else _APART
 
 
 def _same_as(comparison: Comparison, match: Match) -> list[int]:
@@ -90,11 +97,12 @@ def _verdict(facts: Facts, evidence: dict[str, Any], steps: list[int]) -> Outcom
     speculation = facts.run.speculation
     is_tree = speculation is not None and speculation.tree is not None
     id_ = "tree/mask" if is_tree else "kv-state/target-states"
-    if not _APART < behind < _OTHER:
+    limit = _limit(evidence["largest_within_prompt"])
+    if not limit < behind < _OTHER:
         return Cleared(
             id=id_,
             summary="the target's states behind the prompt are those of a plain forward"
-            if behind <= _APART
+            if behind <= limit
             else "the states behind the prompt are other ones altogether",
             evidence=evidence,
         )

@@ -23,6 +23,8 @@ from spectrace.format.records import Run
 _HEAD_WORDS = ("lm_head", "embed", "wte", "output.weight", "draft_head", "head.weight")
 _UNTRAINED = 0.9
 """Share of ln(Dv) above which a mean entropy is that of a head that knows nothing."""
+_KNOWS = 0.25
+"""Share of first draft tokens in the target's best twentieth that a random head does not reach."""
 _CONSTANT = 0.95
 _DEAD = 0.05
 """alpha1 below which no draft is alive."""
@@ -33,13 +35,19 @@ MAX_ID = 1 << 20
 class HeadTally:
     """Entropy of the draft's first distribution, and how often each id comes first."""
 
-    FIELDS = ("proposal_ids", "draft_ids", "draft_entropy", "flags", "num_accepted", "emitted_ids", "parents")
+    FIELDS = (
+        "proposal_ids", "draft_ids", "draft_entropy", "target_ranks", "flags", "num_accepted", "emitted_ids",
+        "parents",
+    )  # fmt: skip
 
     def __init__(self, run: Run) -> None:
         self.entropies = 0
         self.entropy_sum = 0.0
         self.ids = IdCounts()
         self.raw = 0
+        self.ranked = self.ranked_high = 0
+        """First draft tokens whose rank under the target is known, and those in the best twentieth."""
+        self._high = 0.0 if run.target is None else (run.target.vocab_size or 0) / 20
         self.steps = Witnesses()
 
     def add(self, block: Block) -> None:
@@ -56,6 +64,12 @@ class HeadTally:
         if ids is not None and len(rows):
             first = block.starts[rows]
             self.ids.add(ids.values[first][ids.known[first]])
+        ranks = block.tokens("target_ranks")
+        if ranks is not None and self._high:
+            first = block.starts[rows]
+            own = ranks.values[first][ranks.known[first]]
+            self.ranked += len(own)
+            self.ranked_high += int((own <= self._high).sum())
         self.steps.note(block, block.is_real)
 
 
@@ -206,6 +220,10 @@ def _untrained(facts: Facts) -> Iterator[Finding]:
         return
     mean = tally.entropy_sum / tally.entropies
     by_chance = sample.proposals / vocab
+    # A draft with little training is nearly as unsure, but what it says ranks far better than by chance; a
+    # reduced vocabulary holds frequent ids, which rank better by themselves.
+    if Share(tally.ranked_high, tally.ranked).low > _KNOWS:
+        return
     if mean > _UNTRAINED * math.log(size) and sample.accepted_first <= _poisson_top(by_chance):
         yield Finding(
             id="draft-head/not-loaded",

@@ -510,3 +510,17 @@ def test_rows_that_all_keep_their_length_are_rotated_though_few_projections_blur
     whole = [{"position": at, **fingerprint(row)} for at, row in enumerate(rows)]
     diagnosis = diagnosed(run, steps, [{"record": "reference", "boundary": 2, "rows": whole}])
     assert found(diagnosis, "tap-form/rotated").strength == "certain"
+
+
+@pytest.mark.parametrize(("rank", "is_fault"), [(30, False), (700, True)])
+def test_a_draft_of_little_training_is_not_taken_for_a_random_head(
+    diagnosed: Diagnose, chain: Chain, rank: int, is_fault: bool
+) -> None:
+    """Both are unsure and accepted by chance; what the trained one says ranks far better."""
+    fields: dict[str, Any] = {
+        "draft_entropy": lambda n: [0.97 * float(np.log(VOCAB))] * 4,
+        "target_ranks": lambda n: [rank] * 4,
+    }
+    run = {**EAGLE, "method": "draft_model", "draft": {"head_rows": VOCAB}}
+    diagnosis = diagnosed(run, many(chain, [0] * 40, **fields), prompts())
+    assert ("draft-head/not-loaded" in ids(diagnosis)) is is_fault
