@@ -27,8 +27,10 @@ def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
 
     What was not loaded holds what the memory held before, which may be no number: then that comes first.
     """
-    names = [finding for finding in found(faulty[name]) if finding != "nonfinite/values"]
-    assert (names or ["nonfinite/values"])[0] == FAULTS[name].finding
+    names = found(faulty[name])
+    if name == "midlayer-missing" and names[0] == "nonfinite/values":
+        del names[0]
+    assert names[0] == FAULTS[name].finding
 
 
 def test_a_healthy_run_is_accused_of_nothing(v1: Runs) -> None:
