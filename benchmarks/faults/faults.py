@@ -192,7 +192,7 @@ _TAPS = (
     _structural(
         "taps-one-row-late",
         "each token goes with the state of the token before its own",
-        "tap-form/row-shift",
+        "tap-form/stale-rows",
         taps.one_row_late,
     ),
     _structural(
@@ -207,7 +207,7 @@ _DRAFT = (
     _statistical(
         "residual-swapped",
         "the residual of the draft's layer is the normed state where the raw one is meant",
-        "tap-form/feedback-norm tap-form/training-gap",
+        "tap-form/feedback-norm tap-form/unknown",
         draft_run.swapped_residual,
     ),
     _statistical(
@@ -219,7 +219,7 @@ _DRAFT = (
     _structural(
         "tokens-unshifted",
         "the draft reads token P beside the state of P, where token P + 1 belongs",
-        "positions/token-shift",
+        "positions/shifted",
         draft_run.with_rows(draft_run.Unshifted),
     ),
     _structural(
@@ -249,13 +249,13 @@ _DRAFT = (
     _structural(
         "window-undeclared",
         "the draft sees the last 8 tokens only, its checkpoint declares no window",
-        "window/undeclared",
+        "window/length",
         draft_run.windowed,
     ),
     _structural(
         "window-evicted",
         "the draft's cache keeps the last 8 rows only",
-        "window/undeclared",
+        "window/length",
         draft_run.with_rows(draft_run.Evicting),
     ),
     _structural(
@@ -412,7 +412,7 @@ _LOOP = (
     _structural(
         "count-holds-own-token",
         "the engine's count of accepted tokens holds the target's own",
-        "metrics/miscount",
+        "metrics/formula",
         _decoder(recorder=loops.adding(loops.own_token_counted)),
     ),
     _structural(

@@ -54,7 +54,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         mean = tally.difference / tally.wrong.count
         own = " It counts the target's own token." if mean == 1 and share.successes == share.trials else ""
         yield Finding(
-            id="metrics/miscount",
+            id="metrics/formula",
             strength=Strength.CERTAIN,
             summary=f"The engine counts {mean:+.2f} accepted tokens a step against what it commits.{own}",
             advice="Count the draft tokens among those committed; the target's own token is none.",

@@ -96,7 +96,7 @@ def _verdict(facts: Facts, evidence: dict[str, Any], steps: list[int]) -> Outcom
     behind = evidence["distance_behind_prompt"]
     speculation = facts.run.speculation
     is_tree = speculation is not None and speculation.tree is not None
-    id_ = "tree/mask" if is_tree else "kv-state/target-states"
+    id_ = "tree/mask" if is_tree else "kv-state/poisoned"
     limit = _limit(evidence["largest_within_prompt"])
     if not limit < behind < _OTHER:
         return Cleared(

@@ -52,7 +52,7 @@ def judge_prefix_reuse(facts: Facts, forks: Sequence[Fork], pairs: Pairs) -> Ite
     id_ = "kv-state/prefix-reuse"
     if bad_reused >= _MIN_FORKS and not bad_fresh and len(fresh) >= MIN_PROMPTS:
         yield Finding(
-            id=id_,
+            id="kv-state/poisoned",
             strength=Strength.STRONG,
             summary="Only requests that reused cached blocks produce other text than the control: "
             "prefix reuse hands out wrong state.",
@@ -109,7 +109,7 @@ def judge_state(
     evidence = {"differ_behind_rejection": after, "differ_elsewhere": elsewhere}
     if (after.value or 0) > _OFTEN and (elsewhere.value or 0) <= _RARELY:
         yield Finding(
-            id=id_,
+            id="kv-state/not-trimmed",
             strength=Strength.CERTAIN,
             summary="Behind a rejection the target chooses from another state than a run without a draft: "
             "what was rejected is still in it.",

@@ -75,7 +75,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     guilty = [number for number in used.tolist() if _is_read_early(number, known, prompts, steps, hits)]
     if guilty:
         yield Finding(
-            id=ID,
+            id="kv-state/poisoned",
             strength=Strength.CERTAIN,
             summary="Cached blocks are read in the very engine step in which another request first "
             "writes them.",

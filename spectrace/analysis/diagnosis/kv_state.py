@@ -162,7 +162,7 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
     if tally.window is not None:
         yield NotChecked(
             id="kv-state/over-trimmed",
-            reason=f"the draft's cache keeps the last {tally.window:,} tokens only: see window/undeclared",
+            reason=f"the draft's cache keeps the last {tally.window:,} tokens only: see window/length",
         )
         return
     first, last = tally.first_lag.values, tally.last_lag.values

@@ -126,7 +126,7 @@ def _of_tokens(facts: Facts) -> Iterator[Outcome]:
         return
     usual = max(tally.misread, key=lambda distance: tally.misread[distance])
     yield Finding(
-        id="positions/token-shift",
+        id="positions/shifted",
         strength=Strength.CERTAIN,
         summary=f"The draft reads the token {abs(usual)} {'before' if usual < 0 else 'after'} the one that "
         "belongs beside its state.",

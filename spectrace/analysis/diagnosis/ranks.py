@@ -85,7 +85,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     # What one rank does not say is no disagreement.
     if any(len({value for value in values if value is not None}) > 1 for values in zip(*decisions)):
         yield Finding(
-            id=ID,
+            id="batch/rank",
             strength=Strength.CERTAIN,
             summary="The ranks of this run loaded the draft's head differently.",
             advice="Let one rank decide whether the head is loaded or shared, and tell the others.",
@@ -145,7 +145,7 @@ def _proposals(facts: Facts) -> Iterator[Outcome]:
         return  # ranks with requests of their own
     if differ >= _MIN_WITNESSES:
         yield Finding(
-            id=ID,
+            id="batch/rank",
             strength=Strength.CERTAIN,
             summary="Ranks that commit the same tokens propose different ones: their drafts differ.",
             advice="Compare the draft's head and embedding on the ranks; let one decide for all.",

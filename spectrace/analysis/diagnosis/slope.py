@@ -101,7 +101,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         yield Cleared(id=ID, summary="acceptance does not fall as a text grows", evidence=evidence)
         return
     yield Finding(
-        id=ID,
+        id="positions/rotary-config",
         strength=Strength.HINT,
         summary=f"Within each text acceptance falls by {-line.slope:.3f} per 1,000 tokens: positions or "
         "rotary scaling of the draft may be a little wrong.",

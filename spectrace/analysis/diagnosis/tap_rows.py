@@ -30,7 +30,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     if len(likeness[best]) < _MIN_ROWS or _mean(likeness[best]) < SAME or _mean(at_home) >= _DIFFERENT:
         return
     yield Finding(
-        id="tap-form/row-shift",
+        id="tap-form/stale-rows",
         strength=Strength.CERTAIN,
         summary=f"The states are those of the token {abs(best)} {'before' if best < 0 else 'after'} the "
         "one they are fed with.",

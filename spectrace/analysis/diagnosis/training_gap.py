@@ -26,7 +26,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         )
         return
     yield Finding(
-        id="tap-form/training-gap",
+        id="tap-form/unknown",
         strength=Strength.HINT,
         summary=f"Training promised {given:.2f} at the first position, {sample.alpha1.value:.2f} accepted: "
         "the draft is run otherwise than in training, or on other text.",

@@ -67,7 +67,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         )
     elif blind:
         yield Finding(
-            id=ID,
+            id="verification/unjustified-accept",
             strength=Strength.CERTAIN,
             summary="The first draft token is accepted without a distribution of the target at its place: "
             "nothing verifies it.",

@@ -176,7 +176,7 @@ def _window_finding(window: int, declared: int | None, strength: Strength) -> Fi
         declared, f"its checkpoint declares a window of {declared or 0:,}"
     )
     return Finding(
-        id="window/undeclared",
+        id="window/length",
         strength=strength,
         summary=f"The draft {runs}; {says}.",
         advice="Run the draft with the window it was trained with.",

@@ -229,9 +229,9 @@ def test_states_of_a_neighbouring_token_are_named_by_how_far_they_are_off(
     steps[0]["taps"] = taps
     diagnosis = diagnosed(run, steps, references)
     if shift:
-        assert found(diagnosis, "tap-form/row-shift").evidence["shift"] == shift
+        assert found(diagnosis, "tap-form/stale-rows").evidence["shift"] == shift
     else:
-        assert "tap-form/row-shift" not in ids(diagnosis)
+        assert "tap-form/stale-rows" not in ids(diagnosis)
 
 
 def test_less_than_training_promised_is_a_hint_once_nothing_else_is_found(
@@ -239,9 +239,9 @@ def test_less_than_training_promised_is_a_hint_once_nothing_else_is_found(
 ) -> None:
     """Other text does the same, so it accuses nobody."""
     run = {**EAGLE, "training": {"first_position_accuracy": 0.85}}
-    finding = found(diagnosed(run, many(chain, [0, 2] * 20), prompts()), "tap-form/training-gap")
+    finding = found(diagnosed(run, many(chain, [0, 2] * 20), prompts()), "tap-form/unknown")
     assert finding.strength == "hint"
-    assert "tap-form/training-gap" not in ids(diagnosed(run, many(chain, [2] * 40), prompts()))
+    assert "tap-form/unknown" not in ids(diagnosed(run, many(chain, [2] * 40), prompts()))
 
 
 # --- how the draft is run --------------------------------------------------------------------------
@@ -257,7 +257,7 @@ def test_the_token_beside_the_first_state_is_the_last_committed_one(
         step["draft_inputs"] = [{"rms": 1.0, "token_position": step["position"] - 1 + distance}]
     diagnosis = diagnosed(EAGLE, steps)
     if distance:
-        assert found(diagnosis, "positions/token-shift").evidence["distance"] == distance
+        assert found(diagnosis, "positions/shifted").evidence["distance"] == distance
     else:
         assert "positions/token-shift" in [item.id for item in diagnosis.cleared]
 
@@ -286,9 +286,9 @@ def test_a_cache_that_stops_growing_is_a_window_and_not_over_trimmed(
     diagnosis = diagnosed(*_window(draft, chain), prompts())
     assert "kv-state/over-trimmed" not in ids(diagnosis)
     if strength is None:
-        assert "window/undeclared" not in ids(diagnosis)
+        assert "window/length" not in ids(diagnosis)
     else:
-        assert found(diagnosis, "window/undeclared").strength == strength
+        assert found(diagnosis, "window/length").strength == strength
 
 
 @pytest.mark.parametrize(("window", "is_fault"), [(8, True), (0, False)])
@@ -297,7 +297,7 @@ def test_the_window_of_the_header_is_held_against_the_declared_one(
 ) -> None:
     """A draft that sees all is as it should be where no window is declared."""
     run = {**EAGLE, "draft": {"window": window, "window_declared": 0}}
-    assert ("window/undeclared" in ids(diagnosed(run, chain([1] * 5)))) is is_fault
+    assert ("window/length" in ids(diagnosed(run, chain([1] * 5)))) is is_fault
 
 
 # --- verifier, processors, counts ------------------------------------------------------------------
@@ -356,7 +356,7 @@ def test_a_count_that_holds_the_targets_own_token_is_a_miscount(
     """At the end of a text an engine may count what it did not commit; elsewhere it may not."""
     steps = chain([2] * 10, num_accepted_reported=said)
     steps[-1] |= {"num_accepted_reported": 4, "stop": "eos"}
-    assert ("metrics/miscount" in ids(diagnosed(EAGLE, steps))) is is_fault
+    assert ("metrics/formula" in ids(diagnosed(EAGLE, steps))) is is_fault
 
 
 SAMPLED: dict[str, Any] = {
@@ -418,7 +418,7 @@ def _behind_prompt(off: float, tree: bool = False) -> tuple[Any, list[dict[str, 
     [
         (0.0, False, None),
         (0.005, False, None),
-        (0.2, False, "kv-state/target-states"),
+        (0.2, False, "kv-state/poisoned"),
         (0.2, True, "tree/mask"),
         (3.0, False, None),
     ],
@@ -433,7 +433,7 @@ def test_states_behind_the_prompt_tell_whether_the_target_read_the_committed_tex
     for step, tap in zip(steps[1:], taps[10:]):
         step["taps"] = [tap]
     found = ids(diagnosed(run, steps, reference))
-    named = [name for name in found if name in ("kv-state/target-states", "tree/mask")]
+    named = [name for name in found if name in ("kv-state/poisoned", "tree/mask")]
     assert named == ([id_] if id_ else [])
 
 
