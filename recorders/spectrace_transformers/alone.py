@@ -97,7 +97,7 @@ def _steps(output: Output, seen: Choices, ends: frozenset[int]) -> list[dict[str
         if at < len(seen.rows):
             ids, logprobs, gap = seen.rows[at]
             step |= {
-                "target_ids": [token],
+                "target_ids": [ids[0]],
                 "target_top": [list(map(list, zip(ids, logprobs)))],
                 "target_gaps": [gap],
                 "logits_kind": "processed",

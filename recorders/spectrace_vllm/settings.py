@@ -1,4 +1,4 @@
-"""What the environment asks for: five variables, read once. Nothing of the engine is known here."""
+"""What the environment asks for: four variables, read once. Nothing of the engine is known here."""
 
 from __future__ import annotations
 

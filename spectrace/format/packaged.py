@@ -26,6 +26,7 @@ MAX_UNPACKED = 1 << 30
 MAX_RATIO = 200
 """Most unpacked bytes per packed byte, beyond the first `_FREE_BYTES`; traces pack twenty times at best."""
 MAX_MEMBERS = 64
+MAX_GZIP_MEMBERS = 1024
 MAX_DIRECTORY = 64 << 10
 """Largest directory of a zip, bytes."""
 _FREE_BYTES = 16 << 20
@@ -160,6 +161,7 @@ def _gunzipped(path: Path, fd: int, problems: list[str]) -> Iterator[bytes]:
     at, waiting = 0, b""
     stream = zlib.decompressobj(wbits=31)
     has_any = False
+    members = 1
     while True:
         data = waiting or os.pread(fd, _BLOCK, at)
         at += 0 if waiting else len(data)
@@ -178,9 +180,12 @@ def _gunzipped(path: Path, fd: int, problems: list[str]) -> Iterator[bytes]:
             yield made
         waiting = stream.unconsumed_tail
         if stream.eof:
-            waiting = stream.unused_data
+            waiting = stream.unused_data.lstrip(b"\0")  # tapes and block devices pad with zeros
             if not waiting and not os.pread(fd, 1, at):
                 return
+            members += 1
+            if members > MAX_GZIP_MEMBERS:
+                raise TraceError(path, f"a gzip file of more than {MAX_GZIP_MEMBERS:,} members is not opened")
             stream = zlib.decompressobj(wbits=31)
     if not stream.eof:
         problems.append("the gzip file ends early; what is whole before that is shown")

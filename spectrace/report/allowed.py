@@ -17,7 +17,8 @@ ENGINES = _words(
     "transformers vllm sglang llama.cpp tensorrt_llm spectrace_transformers spectrace_eagle3 "
     "spectrace_vllm spectrace_sglang spectrace"
 )
-RUNNERS = frozenset(("chain", "dynamic tree", "static tree", "loop", "v0", "v1", "v2", "sync", "async"))
+RUNNERS = frozenset(("chain", "dynamic tree", "static tree", "loop", "V1", "V2", "sync", "async"))
+CONTROLS = _words("self-draft predictable-text no-draft")
 DTYPES = _words(
     "none float64 float32 float16 bfloat16 float8_e4m3fn float8_e5m2 int64 int32 int16 int8 uint8 bool "
     "fp32 fp16 bf16 fp8 fp4 nvfp4 mxfp4 mxfp8 int4 w4a16 w8a8 awq gptq gguf bitsandbytes "
@@ -29,7 +30,7 @@ VERIFICATION = _words("greedy match rejection_sampling target_only typical block
 MODES = frozenset(("eager", "graph", "unknown"))
 PROCESSORS = _words(
     "temperature top_k top_p min_p typical_p repetition_penalty presence_penalty frequency_penalty "
-    "no_repeat_ngram bad_words grammar min_tokens logit_bias"
+    "no_repeat_ngram bad_words grammar min_tokens logit_bias allowed_token_ids structured_outputs"
 )
 STEP_WORDS: Mapping[str, frozenset[str]] = {
     "logits_kind": frozenset(("raw", "processed")),
@@ -59,7 +60,7 @@ FLAGS = _words(
     "enable_prefix_caching enable_chunked_prefill async_scheduling kv_cache_dtype block_size page_size "
     "gpu_memory_utilization disable_padded_drafter_batch parallel_drafting norm_before_residual "
     "norm_before_fc fc_norm norm_output from_target dtype quantization cuda_graph use_cuda_graph "
-    "rejection_sample_method"
+    "rejection_sample_method draft_sample_method prompt_lookup_max prompt_lookup_min"
 )
 REPORTED = _words(
     "accept_length acceptance_rate accept_length_without_bonus first_position_accuracy accuracy loss "

@@ -6,11 +6,12 @@ table's cells and a text may come from a stranger's trace.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spectrace.analysis.acceptance import METRICS, per_position
+from spectrace.analysis.acceptance import METRICS, accept_length, acceptance_rate, per_position
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
@@ -85,8 +86,8 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
         yield Text("The trace holds no proposal: nothing was drafted, or nothing of it was recorded.")
     else:
         yield Text(
-            f"Accept length {number(METRICS[0].value(counts), 2)} (the target's own token counted), "
-            f"acceptance rate {number(METRICS[3].value(counts))}, alpha1 {measured['alpha1']}, over "
+            f"Accept length {number(accept_length(counts), 2)} (the target's own token counted), "
+            f"acceptance rate {number(acceptance_rate(counts))}, alpha1 {measured['alpha1']}, over "
             f"{number(counts.proposals)} proposals from {number(measured['prompts'])} prompts."
         )
     if found.findings:
@@ -304,9 +305,14 @@ def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
     if removed:
         yield Text("Removed or reduced before this was written:")
         yield Bullets(removed)
+    typed = shlex.quote(name)
     yield Text("To look for yourself:")
     yield Code(
-        [f"spectrace {name}", f"spectrace diagnose {name}", f"spectrace steps {name} --where 'accepted < 1'"]
+        [
+            f"spectrace {typed}",
+            f"spectrace diagnose {typed}",
+            f"spectrace steps {typed} --where 'accepted < 1'",
+        ]
     )
 
 

@@ -18,10 +18,12 @@ from spectrace.format.headers import plain
 from spectrace.format.reader import Trace
 from spectrace.format.records import Step
 from spectrace.report.redacting import redact
-from spectrace.report.redaction import RUN, STEPS, at_path
+from spectrace.report.redaction import OTHERS, RUN, STEPS, at_path
 
 _LOOKED_AT = 512
 """First steps in which an example is looked for."""
+_TEXTS = 4
+"""Texts of tokens that are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,38 @@ def examples(trace: Trace, include: frozenset[str]) -> Iterator[Example]:
                         path=rule.path, action=rule.action, note=rule.note,
                         before=_of(found[0], rule.path), after=_of(found[1], rule.path),
                     )  # fmt: skip
+            for rule in OTHERS:
+                before = _beside(trace, rule.path)
+                if before is not None:
+                    yield Example(
+                        path=rule.path, action=rule.action, note=rule.note,
+                        before=before, after=_beside(packed, rule.path),
+                    )  # fmt: skip
+
+
+def _beside(trace: Trace, path: str) -> Any:
+    """A value of a record that is no step: the first there is, or the texts of a few tokens."""
+    kind, _, key = path.partition(".")
+    if kind == "tokens":
+        return _texts(trace, is_draft=key == "draft") or None
+    if kind == "end":
+        return (trace.end or {}).get(key)
+    records = {"request": trace.requests, "reference": trace.references, "gap": trace.gaps}.get(kind, ())
+    found = (getattr(record, key, None) for record in islice(records, _LOOKED_AT))
+    return plain(next((value for value in found if value is not None), None))
+
+
+def _texts(trace: Trace, *, is_draft: bool) -> dict[str, str]:
+    """Texts of the tokens that the first steps name."""
+    found: dict[str, str] = {}
+    for step in islice(trace, _LOOKED_AT):
+        for token in (step.draft_ids or ()) if is_draft else (*step.proposal_ids, *step.emitted_ids):
+            text = None if token is None else trace.token_text(token, draft=is_draft)
+            if text is not None:
+                found[str(token)] = text
+            if len(found) >= _TEXTS:
+                return found
+    return found
 
 
 def _of(step: Step, path: str) -> Any:

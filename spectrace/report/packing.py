@@ -71,8 +71,8 @@ def pack(
         RecorderError: not even a few steps fit, or the file cannot be written.
         UsageError: there is no such step or request.
     """
-    found = diagnose(trace, on_progress=on_progress)
     wanted = asked_for(trace, around=around, request=request)
+    found = diagnose(trace, on_progress=on_progress)
     everything: Array = np.ones(len(trace), bool) if wanted is None else wanted
     first = telling(trace, found)
     # A live trace packs to about two fifths; what is far too large is not even tried whole.

@@ -233,7 +233,7 @@ class _Job:
             for part in self.trace.parts:
                 for kind, name in ((TOKENS, "tokens"), (REFERENCE, "reference")):
                     for body in part.records(kind):
-                        known = ("target", "draft", "boundary", "rows")
+                        known = ("target", "draft", "request", "boundary", "rows")
                         self.packer.write([Item(name, {k: v for k, v in body.items() if k in known})])
 
 

@@ -44,7 +44,7 @@ STEPS: tuple[Rule, ...] = (
     *_kept("parents", "draft_logprobs", "draft_entropy"),
     Rule("draft_top.id", "dropped", "ids are text", "text"),
     Rule("draft_top.logprob", "dropped", "says little without its ids", "text"),
-    *_kept("draft_positions", "draft_inputs.rms"),
+    *_kept("draft_positions", "draft_inputs.rms", "draft_inputs.token_position"),
     Rule("draft_inputs.extra", "dropped", "unknown fields"),
     Rule("target_ids", "dropped", "ids are text; target_ranks stays", "text"),
     *_kept("target_logprobs", "target_ranks", "target_gaps"),
@@ -98,6 +98,8 @@ RUN: tuple[Rule, ...] = (
     Rule("target.revision", "dropped", "free text", "paths"),
     Rule("draft.revision", "dropped", "free text", "paths"),
     *_header(to.integer, "", "", *(f"draft.{name}" for name in (*_SIZES, "head_rows"))),
+    *_header(to.integer, "", "", "draft.window", "draft.window_declared"),
+    *_header(to.word(allowed.CONTROLS), "known words", "paths", "control"),
     *_header(to.word(allowed.DTYPES), "known words", "paths", "draft.dtype", "draft.quantization"),
     *_header(
         to.settings(allowed.ROPE), "known settings with numbers", "paths", "draft.rope", "draft.rope_declared"

@@ -7,7 +7,7 @@ tokenize differently is paired by its name and said to differ. Reads no step.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -101,7 +101,7 @@ class _Pairing:
 
     def by(self, way: str, key_of: Callable[[Prompt], Hashable]) -> None:
         """Pairs requests of the same key, the first of a key with the first; None is no key."""
-        waiting: dict[Hashable, list[Prompt]] = defaultdict(list)
+        waiting: dict[Hashable, deque[Prompt]] = defaultdict(deque)
         for prompt in self.left[1]:
             if (key := key_of(prompt)) is not None:
                 waiting[key].append(prompt)
@@ -112,7 +112,7 @@ class _Pairing:
             found = None if not queue else _pair(way, prompt, queue[0])
             if queue and found is not None:
                 self.pairs.append((found, prompt, queue[0]))
-                taken.add(id(queue.pop(0)))
+                taken.add(id(queue.popleft()))
             else:
                 alone.append(prompt)
         self.left = alone, [prompt for prompt in self.left[1] if id(prompt) not in taken]

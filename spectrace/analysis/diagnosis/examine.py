@@ -68,7 +68,9 @@ def diagnose(
     if first_steps is not None and first_steps < len(trace):
         outcomes = list(_of_the_first(outcomes, first_steps))
     for run in (trace, control):
-        if run is not None and (shown := judge_control(run.run, run.counts)) is not None:
+        shown = None if run is None else judge_control(run.run, run.counts)
+        # A packed control brings its own verdict along.
+        if shown is not None and all(outcome.id != shown.id for outcome in outcomes):
             outcomes.append(shown)
     if control is not None:
         outcomes += list(_against(trace, facts, control, outcomes))

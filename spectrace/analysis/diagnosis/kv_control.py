@@ -36,8 +36,9 @@ Pairs = Sequence[tuple[str, str]]
 def judge_prefix_reuse(facts: Facts, forks: Sequence[Fork], pairs: Pairs) -> Iterator[Outcome]:
     """Whether texts go wrong in those requests only that reused cached blocks."""
     hits = facts.of(StateTally).hits.values
-    names = facts.request_names(range(len(hits)))
-    hit_of = dict(zip(names, hits.tolist()))
+    # A number may have no name: those of the next file begin behind one that is left out.
+    named = ((name, number) for number in range(len(hits)) for name in facts.request_names([number]))
+    hit_of = {name: int(hits[number]) for name, number in named}
     if not is_greedy(facts.run) or not any(hit_of.get(name, 0) > 0 for name, _ in pairs):
         return
     limit = tie_limit(facts.run)
