@@ -18,7 +18,7 @@ from spectrace.report.allowed import PARAMETER_WORDS, STEP_WORDS, VERIFICATION
 
 _WORD = re.compile(r"[^\W\d_]+")
 _PLAIN = re.compile(r"[ -~–’…]*")
-_MARKED = re.compile(r"\bids? (\d[\d,]*)")
+_MARKED = re.compile(r"\bids? (\d[\d,]*(?:(?:, | and )\d[\d,]*)*)")
 """A sentence that names a token by its id."""
 _LONG_NUMBER = re.compile(r"\d{9,}")
 
@@ -30,7 +30,7 @@ _REASONS = """
     fused sampler cache prefix step steps position positions batch tree chain record recorded cannot
     seen known unknown version older newer asynchronous scheduling parallel tensor rank ranks time times
     timer costs too much memory another process method heads head weights never always yet none any each
-    every same other server client switched
+    every same other server client switched keeps pages trims alone row rows loop loops
 """
 """What recorders say of fields they cannot see."""
 
