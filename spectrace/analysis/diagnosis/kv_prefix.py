@@ -7,7 +7,8 @@ draft's cache or a recurrent state it is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import PerRequest
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.format.columns import Array
 from spectrace.format.records import Run
 
 _UNSEEN, _UNKNOWN = -2, -1
@@ -72,7 +74,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             how="record prompt_ids, and engine_step and prefix_hit_length of each request's first step",
         )
         return
-    guilty = [number for number in used.tolist() if _is_read_early(number, known, prompts, steps, hits)]
+    whole = {number: prompt for number in known if (prompt := prompts[number]) is not None}
+    guilty = _read_early(used.tolist(), whole, steps, hits)
     if guilty:
         yield Finding(
             id="kv-state/poisoned",
@@ -91,13 +94,42 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         yield Cleared(id=ID, summary="every cached block that is read was written in an earlier step")
 
 
-def _is_read_early(
-    number: int, known: Sequence[int], prompts: Sequence[Sequence[int] | None], steps: object, hits: object
-) -> bool:
-    """Whether the blocks a request found can only come from a request of the same engine step."""
-    hit, step = hits[number], steps[number]  # type: ignore[index]
-    beginning = list((prompts[number] or ())[:hit])
-    alike = [n for n in known if n != number and list((prompts[n] or ())[:hit]) == beginning]
-    if len(beginning) < hit or any(steps[n] < step for n in alike):  # type: ignore[index]
-        return False
-    return any(steps[n] == step and hits[n] < hit for n in alike)  # type: ignore[index]
+def _read_early(
+    used: Sequence[int], prompts: Mapping[int, Sequence[int]], steps: Array, hits: Array
+) -> list[int]:
+    """Requests whose blocks can only come from a request of the same engine step.
+
+    Args:
+        used: requests that found blocks.
+        prompts: prompt of every request that began.
+        steps: [requests] engine step in which each began.
+        hits: [requests] tokens whose blocks it found.
+    """
+    lengths = sorted({int(hits[number]) for number in used})
+    alike: dict[tuple[int, bytes], list[int]] = {}
+    own: dict[tuple[int, int], bytes] = {}
+    for number, prompt in prompts.items():
+        for length, digest in _beginnings(prompt, lengths):
+            alike.setdefault((length, digest), []).append(number)
+            own[number, length] = digest
+
+    def is_early(number: int) -> bool:
+        digest = own.get((number, int(hits[number])))
+        others = [] if digest is None else alike[int(hits[number]), digest]
+        others = [n for n in others if n != number]
+        if any(steps[n] < steps[number] for n in others):
+            return False
+        return any(steps[n] == steps[number] and hits[n] < hits[number] for n in others)
+
+    return [number for number in used if is_early(number)]
+
+
+def _beginnings(prompt: Sequence[int], lengths: Sequence[int]) -> Iterator[tuple[int, bytes]]:
+    """A digest of each beginning that the prompt is long enough for; the prompt is read once."""
+    digest, at = hashlib.blake2b(digest_size=16), 0
+    for length in lengths:
+        if length > len(prompt):
+            return
+        digest.update(",".join(map(str, prompt[at:length])).encode() + b",")
+        at = length
+        yield length, digest.digest()
