@@ -13,7 +13,7 @@ from spectrace.analysis.diagnosis.control import (
     judge_precision,
     judge_regression,
 )
-from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, judge_control
+from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, control_of
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
 from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
@@ -68,7 +68,7 @@ def diagnose(
     if first_steps is not None and first_steps < len(trace):
         outcomes = list(_of_the_first(outcomes, first_steps))
     for run in (trace, control):
-        if run is not None and (shown := judge_control(run.run, run.counts)) is not None:
+        if run is not None and (shown := control_of(run)) is not None:
             outcomes.append(shown)
     if control is not None:
         outcomes += list(_against(trace, facts, control, outcomes))
