@@ -1,4 +1,4 @@
-"""How often a target goes on with the pattern that its prompts repeat, and if the draft does there.
+"""How often a target goes on with what its prompts repeat, and the draft there.
 
 Takes from a prompt the shortest run of tokens that it ends with three times; what comes next is that run again.
 Judges nothing: see `control_runs`.
