@@ -111,7 +111,7 @@ def _predictable(pattern: Foreseen | None) -> Outcome:
         strength=Strength.HINT,
         summary=f"The target went on as foreseen in {steps}, but there only {first.value:.1%} of "
         "the first draft tokens are accepted: the draft is broken, or has not learned to repeat.",
-        advice="Look at the draft with spectrace check; where it is an EAGLE-3 one, also with spectrace probe.",
+        advice="Look at the draft with spectrace check, and at an EAGLE-3 one with spectrace probe.",
         evidence=evidence,
     )
 

@@ -1,7 +1,7 @@
 """How often a target goes on with what its prompts repeat, and the draft there.
 
-Takes from a prompt the shortest run of tokens that it ends with three times; what comes next is that run again.
-Judges nothing: see `control_runs`.
+Takes from a prompt the shortest run of tokens that it ends with three times; what comes next is that run
+again. Judges nothing: see `control_runs`.
 """
 
 from __future__ import annotations

@@ -316,7 +316,7 @@ def test_h7_the_draft_cache_is_trimmed_too_far(
     diagnosis = diagnose(imported({"verification": {"rule": "greedy"}}, steps))
     first = diagnosis.findings[0]
     assert (first.id, first.strength) == ("kv-state/over-trimmed", "certain")
-    assert first.evidence["lag_at_step_start"][1:] == [2, 2, 3, 5, 7, 7, 9, 10]
+    assert first.evidence["rows_missing_of_the_committed_text_at_step_start"][1:] == [2, 2, 3, 5, 7, 7, 9, 10]
     assert "kv-state/target-length" in cleared(diagnosis)
     assert said(diagnosis) == ["kv-state/over-trimmed"]
 
@@ -523,7 +523,7 @@ def test_h14_well_accepted_and_slower_by_arithmetic(
     first = found(diagnosis, "cost/below-break-even")
     assert diagnosis.findings[0] is first
     assert first.evidence["num_draft_tokens"] == 5
-    assert first.evidence["accept_length"] == pytest.approx(2.90)
+    assert first.evidence["accept_length_of_those_proposals"] == pytest.approx(2.90)
     assert first.evidence["break_even"] == pytest.approx(64 / 22)
     assert first.evidence["speedup"] == pytest.approx(0.997, abs=0.0005)
     assert first.evidence["best_num_draft_tokens"] == 2
