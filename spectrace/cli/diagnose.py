@@ -72,8 +72,8 @@ def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         yield from wrapped("also: ", ", ".join(visible(finding.id) for finding in causes[_FINDINGS:]))
     if not causes:
         yield from wrapped("", "Nothing found. That is no proof of health: see what could not be checked.")
-        if sentence := what_now(found, trace.run, shown(trace.paths[0])):
-            yield from wrapped("next: ", sentence)
+    if sentence := what_now(found, trace.run, shown(trace.paths[0])):
+        yield from wrapped("next: ", sentence)
     for finding in found.findings:
         if finding.id == _TOO_SMALL:
             yield from wrapped(f"hint: {finding.id}: ", visible(finding.summary, limit=1000))
