@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 @click.command("diagnose")
 @click.argument("traces", metavar="TRACE...", type=TRACE, nargs=-1, required=True)
 @click.option(
-    "--control", type=TRACE, metavar="TRACE", help="A run of the same prompts that is known to be right."
+    "--control",
+    type=TRACE,
+    metavar="TRACE",
+    help="A second run of the same prompts, known to be right, or a control that record --control made.",
 )
 @click.option("--full", is_flag=True, help="Say of every cause what was seen, or why it was not checked.")
 @json_option("one JSON object, always in full")

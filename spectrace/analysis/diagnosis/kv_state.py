@@ -251,4 +251,7 @@ def _poisoned(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
             "alpha1_of_others": others,
             "prefix_hit_length": int(hits[dead].max(initial=0)),
         },
+        steps=sorted(series[0][0] for r in np.flatnonzero(dead).tolist() if (series := tally.series.get(r)))[
+            : Witnesses.LIMIT
+        ],
     )

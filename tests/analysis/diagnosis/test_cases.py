@@ -192,6 +192,8 @@ def test_h4_taps_one_layer_early(imported: Callable[..., Trace], chain: Chain, f
     first = diagnosis.findings[0]
     assert (first.id, first.strength) == ("tap-layer/shifted", "certain")
     assert first.evidence["shift"] == -1
+    assert "shifts" not in first.evidence
+    assert first.advice.startswith("Raise the layer ids given to the engine by 1")
     assert first.evidence["best_match"] == [1, 29, 56]
     assert first.evidence["cosine_at_best"] == [1.0, 1.0, 1.0]
     assert all(0.85 < cosine < 0.98 for cosine in first.evidence["cosine_at_declared"])
@@ -294,6 +296,9 @@ def test_h6_the_fed_back_state_was_normed(imported: Callable[..., Trace], chain:
     assert (round(second.low, 3), round(second.high, 3)) == (0.088, 0.160)
     assert first.evidence["accept_length"] == pytest.approx(1.702)
     assert first.evidence["rms_of_first_input"] == pytest.approx(11.8)
+    assert first.steps[0] == 190
+    assert len(first.steps) == 5
+    assert "before the norm" in first.advice
     assert not rules(said(diagnosis)) & {"vocab-map", "tap-layer"}
 
 
