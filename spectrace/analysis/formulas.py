@@ -266,7 +266,7 @@ class Explanation(NamedTuple):
     given: Given
     matches: Sequence[Match]
     nearest: Sequence[Match]
-    """Where none does: those that come nearest."""
+    """Where none does: those that come nearest, if any comes near."""
     usual: Sequence[Match]
     """What vLLM prints over the same steps: accept length and acceptance rate."""
 
@@ -298,11 +298,14 @@ def explain(given: Given, sums: Sums) -> Explanation:
     offered = list(_offered(given, sums, FORMULAS))
     matches = [match for match in offered if given.is_(_as_given(match))]
     matches += [m for m in _offered(given, sums, position_formulas(sums.counts)) if given.is_(_as_given(m))]
-    by_distance = sorted(offered, key=lambda match: abs(given.value - _as_given(match)))
+    near = [m for m in offered if abs(given.value - _as_given(m)) <= _NEAR * max(given.value, _as_given(m))]
+    by_distance = sorted(near, key=lambda match: abs(given.value - _as_given(match)))
     usual = [match for match in offered if match.formula.name in _USUAL]
     return Explanation(given, matches, [] if matches else by_distance[:3], usual)
 
 
+_NEAR = 0.25
+"""Relative distance beyond which a formula does not come near a number."""
 _USUAL = ("accept_length", "acceptance_rate")
 
 

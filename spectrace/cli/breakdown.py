@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spectrace.analysis.acceptance import METRICS, per_position
-from spectrace.analysis.breakdown import break_down
+from spectrace.analysis.breakdown import NOT_RECORDED, break_down
 from spectrace.analysis.formulas import FORMULAS, RequestSums, Sums
 from spectrace.cli.output import number, progress, table
+from spectrace.cli.verdicts import wrapped
 from spectrace.format.counts import Counts
 from spectrace.format.text import visible
 
@@ -19,6 +20,16 @@ if TYPE_CHECKING:
 
 _SUMS = ("steps", "proposals", "drafted", "accepted", "emitted")
 _COLUMNS = ("proposals", "drafted", "accepted", "accept_length", "acceptance_rate", "alpha1")
+
+_WIDTH, _SHORTEST = 80, 8
+_NOT_RECORDED = {
+    "segment": "No step says its segment. Whoever records gives it: TraceWriter.step(..., segment=NAME), or "
+    '"segment": NAME in a step of the JSON lines; which parts a text has (think, answer, a tool\'s) no '
+    "recorder knows by itself.",
+    "batch_row": "No step says its batch row: the recorder of vLLM gives it, a recorder of one request at a "
+    "time has none.",
+}
+"""What would have to be recorded."""
 
 Groups = Mapping[str, Mapping[str, Any]]
 
@@ -54,14 +65,27 @@ def request_means(groups: Groups) -> dict[str, float | None]:
     return {f.name: f.value(sums) for f in FORMULAS if f.name.endswith("_mean_of_requests")}
 
 
+def _two_lines(name: str) -> tuple[str, str]:
+    """The head of a column, of two words in two lines.
+
+    >>> _two_lines("accept_length"), _two_lines("alpha1")
+    (('accept', 'length'), ('', 'alpha1'))
+    """
+    above, _, below = name.rpartition("_")
+    return above, below
+
+
 def group_lines(by: str, groups: Groups) -> Iterator[str]:
     """A table with a line for each group; of requests also the means over them."""
-    heads = [by.replace("_", " "), *(name.replace("_", " ") for name in _COLUMNS)]
-    rows = [
-        [visible(name, limit=24), *(number(group[column]) for column in _COLUMNS)]
-        for name, group in groups.items()
+    first, second = zip(("", by.replace("_", " ")), *map(_two_lines, _COLUMNS), strict=True)
+    cells = {name: [number(group[column]) for column in _COLUMNS] for name, group in groups.items()}
+    others = [
+        max(map(len, column)) + 2 for column in zip(first[1:], second[1:], *cells.values(), strict=True)
     ]
-    yield from table(heads, rows)
+    limit = max(_SHORTEST, _WIDTH - sum(others))
+    yield from table(first, [second, *([visible(name, limit=limit), *row] for name, row in cells.items())])
+    if by in _NOT_RECORDED and list(groups) == [NOT_RECORDED]:
+        yield from ("", *wrapped("", _NOT_RECORDED[by]))
     if by != "request":
         return
     yield from ("", "mean over the requests, each weighing the same:")

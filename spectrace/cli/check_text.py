@@ -118,6 +118,8 @@ def _map(found: MapReport, covered: Coverage | None) -> Iterator[str]:
     yield f"  d2t {found.dtype} [{found.length}], {found.digest[:23]}…"
     first = " ".join(map(str, found.first))
     yield from wrapped("  ", f"d2t[:{len(found.first)}] = {first}", indent="    ")
+    if found.first and found.first[0] == 0:
+        yield "  Zeros at the start of d2t are normal: the first ids are all kept."
     for at, value in found.samples:
         yield f"  d2t[{at}] = {value}"
     rows = [("", "offset: id + d2t[id]", "direct: d2t[id]")]

@@ -10,6 +10,7 @@ import click
 
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
+from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.diagnosis.words import count_of, words_of
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import number, print_json, print_lines, progress, shown
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 @click.command("diagnose")
 @click.argument("traces", metavar="TRACE...", type=TRACE, nargs=-1, required=True)
 @click.option(
-    "--control", type=TRACE, metavar="TRACE", help="A run of the same prompts that is known to be right."
+    "--control",
+    type=TRACE,
+    metavar="TRACE",
+    help="A second run of the same prompts, known to be right, or a control that record --control made.",
 )
 @click.option("--full", is_flag=True, help="Say of every cause what was seen, or why it was not checked.")
 @json_option("one JSON object, always in full")
@@ -71,6 +75,8 @@ def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         yield from wrapped("also: ", ", ".join(visible(finding.id) for finding in causes[_FINDINGS:]))
     if not causes:
         yield from wrapped("", "Nothing found. That is no proof of health: see what could not be checked.")
+    if sentence := what_now(found, trace.run, shown(trace.paths[0])):
+        yield from wrapped("next: ", sentence)
     for finding in found.findings:
         if finding.id == _TOO_SMALL:
             yield from wrapped(f"hint: {finding.id}: ", visible(finding.summary, limit=1000))

@@ -69,10 +69,11 @@ def explanation_lines(found: Explanation, text: str) -> Iterator[str]:
         if several:
             yield from wrapped("", "This run cannot tell them apart: more digits, or another run, would.")
         return
-    if not found.nearest:
+    if not found.usual:
         yield f"No formula over these steps gives {text}: there is no proposal to count."
         return
-    yield f"No formula over these steps gives {text}. The nearest are:"
+    near = ". The nearest are:" if found.nearest else " or comes near."
+    yield f"No formula over these steps gives {text}{near}"
     for match in found.nearest:
         yield from _lines(match)
     hint = "a server's average since its start, a few seconds of a log, one request (see --by request)."

@@ -14,14 +14,14 @@ from spectrace.errors import UsageError
 _PROMPT_LINES = (".jsonl", ".ndjson")
 
 PREDICTABLE = (
-    " ".join(f"{number}," for number in range(1, 41)),
-    "red green blue " * 12,
-    "The cat sat on the mat. " * 8,
-    "once upon a time there was a king, " * 6,
-    "\n".join(f"line {number}: all is well" for number in range(1, 13)),
-    "yes no yes no " * 12,
+    " ".join(["1, 2, 3, 4, 5,"] * 10),
+    " ".join(["red green blue"] * 12),
+    " ".join(["The cat sat on the mat."] * 8),
+    " ".join(["once upon a time there was a king,"] * 6),
+    "all is well\n" * 12,
+    " ".join(["yes no"] * 16),
 )
-"""Texts whose continuation nobody can miss: counting, and the same words again and again."""
+"""Texts that say the same again and again; none ends in a space, which would be a token of its own."""
 
 
 def prompts_given(texts: Sequence[str], file: str | None) -> list[str]:

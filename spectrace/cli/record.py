@@ -121,7 +121,7 @@ class Generate(Protocol):
 @click.option(
     "--control",
     type=click.Choice(["self-draft", "predictable-text", "no-draft"]),
-    help="A control run: the target drafts for itself; built-in text that nobody can miss; no draft at all.",
+    help="A control run: the target drafts for itself; built-in text that repeats itself; no draft at all.",
 )
 @json_option("the summary as one JSON object")
 def command(

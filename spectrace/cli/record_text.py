@@ -45,15 +45,15 @@ def outcome(trace: Trace, states: Path | None = None) -> list[str]:
     if trace.run.control in _NEXT:
         what_next = _NEXT[trace.run.control].format(name=name)
         return [*lines, *control_lines(trace), *wrapped("next: ", what_next)]
-    return [*lines, f"next: spectrace view {name}"]
+    return [*lines, f"why:  spectrace diagnose {name}", f"next: spectrace view {name}"]
 
 
 def control_lines(trace: Trace) -> Iterator[str]:
     """What a control rules out or shows."""
-    from spectrace.analysis.diagnosis.control_runs import judge_control
+    from spectrace.analysis.diagnosis.control_runs import control_of
     from spectrace.analysis.diagnosis.verdict import NotChecked
 
-    found = judge_control(trace.run, trace.counts)
+    found = control_of(trace)
     if isinstance(found, NotChecked):
         yield from wrapped("open: ", f"{found.reason}; {found.how}")
     elif found is not None:

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import spectrace
-from spectrace.analysis.acceptance import BY_DEPTH, METRICS, PositionCounts, acceptance_rate, per_position
+from spectrace.analysis.acceptance import (
+    BY_DEPTH,
+    METRICS,
+    PositionCounts,
+    accept_length,
+    acceptance_rate,
+    per_position,
+)
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import number, print_json, print_lines, shown, table
@@ -37,7 +45,7 @@ LEGEND = (
 @click.option(
     "--by",
     type=click.Choice(["request", "segment", "context", "batch_row"]),
-    help="Also a line per group: reads every step.",
+    help="A line per group: reads every step.",
 )
 @click.option("--explain", metavar="X", help="Name the formula that gives X, a number printed elsewhere.")
 @json_option("one JSON object")
@@ -66,13 +74,14 @@ def command(traces: tuple[Path, ...], by: str | None, explain: str | None, as_js
                 more["explain"] = to_mapping(explained)
             print_json({**summary(trace), **more})
             return
-        if explained is None or by is not None:
+        if groups is None and explained is None:
             print_summary(trace)
+            return
+        print_lines(_brief_head(trace))
         if by is not None and groups is not None:
             print_lines(["", *group_lines(by, groups)])
         if explained is not None:
-            blank = [] if by is None else [""]
-            print_lines([*blank, *explanation_lines(explained, visible(explain or ""))])
+            print_lines(["", *explanation_lines(explained, visible(explain or ""))])
 
 
 def print_summary(trace: Trace) -> None:
@@ -139,6 +148,22 @@ def _head(trace: Trace) -> Iterator[str]:
             yield f"{role:<6}  {visible(model.id, limit=_MAX_TEXT)}"
     if trace.run.created is not None:
         yield f"recorded {visible(trace.run.created, limit=_MAX_TEXT)}"
+    yield from _warnings(trace)
+
+
+def _brief_head(trace: Trace) -> Iterator[str]:
+    """What was opened and its usual number, above an answer to one question."""
+    counts = trace.counts
+    name = shown(trace.paths[0]) if len(trace.paths) == 1 else f"{len(trace.paths)} files"
+    length = number(accept_length(counts))
+    yield f"{name}: {count_of(counts.proposals, 'proposal')}, accept length {length}"
+    if trace.state != "closed":
+        yield _STATES.get(trace.state, trace.state)
+    yield from _warnings(trace)
+
+
+def _warnings(trace: Trace) -> Iterator[str]:
+    """What is wrong with the file."""
     for gap in trace.gaps:
         yield f"lost: {number(gap.lost)} steps, {visible(gap.reason, limit=_MAX_TEXT)}"
     if (trace.run.packed or {}).get("is_part") is True:

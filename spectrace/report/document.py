@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spectrace.analysis.acceptance import METRICS, accept_length, acceptance_rate, per_position
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
+from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
 from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
@@ -64,7 +65,7 @@ def document(
         Section("On what", list(_workload(trace, found, drawn))),
         Section("How much was accepted", list(_metrics(trace, counts))),
         Section("Where it falls off", list(_positions(counts))),
-        Section("Diagnosis", list(_diagnosis(found))),
+        Section("Diagnosis", list(_diagnosis(found, trace.run))),
         Section("First divergent steps", list(_divergent(trace))),
         Section("Not checked", list(_not_checked(found))),
         Section("The trace", list(_trace(trace, name, removed))),
@@ -229,7 +230,7 @@ def _positions(counts: Counts) -> Iterator[Block]:
 # --- diagnosis -------------------------------------------------------------------------------------
 
 
-def _diagnosis(found: Diagnosis) -> Iterator[Block]:
+def _diagnosis(found: Diagnosis, run: Run) -> Iterator[Block]:
     for finding in found.findings[:MAX_FINDINGS]:
         yield Text(f"Found, {finding.strength.value}: {finding.id}. {finding.summary}")
         rows = list(_evidence(finding))
@@ -240,6 +241,8 @@ def _diagnosis(found: Diagnosis) -> Iterator[Block]:
         yield Text(f"And {len(found.findings) - MAX_FINDINGS} more findings.")
     if not found.findings:
         yield Text("Nothing found.")
+    if sentence := what_now(found, run, "TRACE"):
+        yield Text(f"Next: {sentence}")
     what_if = [item.summary for item in found.counterfactuals[:MAX_LISTED]]
     if what_if:
         yield Text("What if:")

@@ -285,6 +285,17 @@ def test_an_engine_that_ignores_the_list_is_named_with_its_guess() -> None:
     assert "declared is B(4) B(12) B(30)" in sentence
 
 
+def test_without_a_target_a_default_is_left_open() -> None:
+    """What depends on the number of layers may be what is declared: the answer is to give the target."""
+    report = report_of(speculators_config(32, 8, **{IDS: [2, 4, 5]}), None)
+    finding = next(item for item in report.findings if item.id == "tap-layer/guessed")
+    assert finding.advice.startswith("Give --target: the number of layers is unknown")
+    assert "other layers" not in finding.summary
+    with_target = report_of(speculators_config(32, 8, **{IDS: [2, 4, 5]}), LLAMA)
+    finding = next(item for item in with_target.findings if item.id == "tap-layer/guessed")
+    assert "--target" not in finding.advice
+
+
 def test_an_engine_that_is_a_layer_early_is_named_with_the_shift() -> None:
     """The runner V1 of vLLM takes eagle_config's outputs for inputs."""
     report = report_of(nested([1, 15, 28]), LLAMA)

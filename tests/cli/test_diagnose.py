@@ -64,6 +64,55 @@ def test_nothing_found_is_exit_code_0_too(run: Run, trace: Path) -> None:
     assert "could not be checked:" in outcome.out
 
 
+def weak(path: Path, accepted: int, **header: Any) -> Path:
+    """Write a trace of 40 proposals, so many of them accepted."""
+    steps = [
+        {
+            "request": "r0", "step": n, "position": 5 + 2 * n, "proposal_ids": [7],
+            "num_accepted": int(n < accepted), "emitted_ids": [7, 8] if n < accepted else [8],
+        }
+        for n in range(40)
+    ]  # fmt: skip
+    return write_trace(path, steps, run=header)
+
+
+@pytest.mark.parametrize(
+    ("header", "accepted", "words"),
+    [
+        (
+            {"method": "eagle3", "training": {"first_position_accuracy": 0.8}},
+            8,
+            ["spectrace probe t.spectrace", "--control self-draft", "training declared 0.80"],
+        ),
+        (
+            {"method": "draft_model", "training": {"first_position_accuracy": True}},
+            8,
+            ["--control self-draft"],
+        ),
+        ({"method": "draft_model"}, 36, []),
+        ({"method": "ngram"}, 2, []),
+    ],
+)
+def test_nothing_found_of_a_weak_draft_says_what_to_do(
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    header: dict[str, Any],
+    accepted: int,
+    words: list[str],
+) -> None:
+    """The tests that this trace can have, the sharpest first; nothing where acceptance is good."""
+    monkeypatch.chdir(tmp_path)
+    out = run("diagnose", weak(Path("t.spectrace"), accepted, **header).name).out
+    said = " ".join(out.split())
+    assert "Nothing found." in said
+    assert ("next: " in said) is bool(words)
+    places = [said.index(word) for word in words]
+    assert places == sorted(places)
+    assert len(out.splitlines()) <= 24
+    assert max(map(len, out.splitlines())) <= 80
+
+
 def test_texts_from_the_file_are_shown_as_escapes(run: Run, tmp_path: Path) -> None:
     """A parameter name with a terminal escape does not reach the terminal."""
     outcome = run("diagnose", broken(tmp_path / "t.spectrace", "lm_head\x1b[2J\n\u202eweight"))

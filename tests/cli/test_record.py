@@ -72,10 +72,10 @@ def test_a_recording_ends_with_what_to_do_next(recorder: FakeRecorder, run: Run)
     """Steps, accept length, alpha1, the file and the next command."""
     found = run(*RECORD)
     assert (found.code, found.err) == (0, "")
-    first, second, last = found.out.splitlines()
+    first, second, why, last = found.out.splitlines()
     assert first.startswith("run.spectrace: 2 steps, 1 requests, ")
     assert second == "accept length 2.000, alpha1 0.500"
-    assert last == "next: spectrace view run.spectrace"
+    assert (why, last) == ("why:  spectrace diagnose run.spectrace", "next: spectrace view run.spectrace")
 
 
 def test_options_reach_the_recorder(recorder: FakeRecorder, run: Run) -> None:

@@ -219,14 +219,16 @@ def test_a_run_without_a_draft_is_the_text_and_the_time_of_a_lossless_one(run: R
 
 
 def test_predictable_text_is_a_control_of_both_recorders(run: Run) -> None:
-    """The built-in texts, with a draft model and with an EAGLE-3 head; the end says what that shows."""
+    """The built-in texts, with a draft model and an EAGLE-3 head; the bundled target continues none."""
     for draft in (DRAFT, str(spectrace_demo.eagle3_path())):
         found = run(
             *("record", "--target", TARGET, "--draft", draft, "--control", "predictable-text", "--overwrite"),
             *("-o", "run.spectrace", "--max-new-tokens", "8", "--device", "cpu"),
         )
         assert found.code == 0, found.err
-        assert "on predictable text" in " ".join(found.out.split())
+        said = " ".join(found.out.split())
+        assert "open: the target went on as foreseen in " in said
+        assert "it does not continue the patterns, so nothing is shown; use --control self-draft" in said
         with spectrace.open("run.spectrace") as trace:
             assert trace.run.control == "predictable-text"
             assert len(trace.requests) == 6

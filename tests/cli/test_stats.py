@@ -50,11 +50,14 @@ def test_steps_are_read_only_for_by_request(trace: Path, run: Run, monkeypatch: 
 
 
 def test_requests_add_up_to_the_run(trace: Path, run: Run) -> None:
-    """`--by request` adds lines and changes none."""
+    """`--by request` gives the groups under one line on the run, which the whole summary would bury."""
     data = _stats(run, "run.spectrace", "--by", "request")
     for name in ("steps", "proposals", "drafted", "accepted", "emitted"):
         assert sum(entry[name] for entry in data["by_request"].values()) == data["counts"][name]
-    assert run("stats", "run.spectrace", "--by", "request").out.startswith(run("stats", "run.spectrace").out)
+    lines = run("stats", "run.spectrace", "--by", "request").out.splitlines()
+    assert lines[0].startswith("run.spectrace: 14 proposals, accept length ")
+    assert lines[1] == ""
+    assert lines[3].startswith("request ")
 
 
 def test_a_trace_without_proposals_has_dashes_and_nulls(run: Run, tmp_path: Path) -> None:
@@ -125,7 +128,7 @@ def test_a_header_with_impossible_numbers_is_still_json(run: Run, tmp_path: Path
 def test_a_number_printed_elsewhere_is_explained(run: Run, trace: Path) -> None:
     """The formula, who uses it, and what the usual one would be; the summary stays away."""
     found = run("stats", trace, "--explain", "1.286").out
-    assert found.startswith("1.286 is given by several formulas over these steps:\n")
+    assert "\n\n1.286 is given by several formulas over these steps:\n" in found
     assert "accept length without bonus 1.286: accepted / proposals" in found
     assert "vLLM's is 2.286 here" in found
     assert "requests  " not in found
@@ -134,8 +137,16 @@ def test_a_number_printed_elsewhere_is_explained(run: Run, trace: Path) -> None:
 def test_a_number_that_nothing_gives_gets_the_nearest(run: Run, trace: Path) -> None:
     """And a word on which other steps it may be of."""
     found = run("stats", trace, "--explain", "2.31").out
-    assert found.startswith("No formula over these steps gives 2.31. The nearest are:\n")
+    assert "\n\nNo formula over these steps gives 2.31. The nearest are:\n" in found
     assert "a server's average" in found
+
+
+def test_a_number_far_from_all_has_no_nearest(run: Run, trace: Path) -> None:
+    """A value of a quarter more or less is no help."""
+    found = run("stats", trace, "--explain", "99").out
+    assert "\n\nNo formula over these steps gives 99 or comes near.\n" in found
+    assert "used by" not in found
+    assert _stats(run, trace, "--explain", "99")["explain"]["nearest"] == []
 
 
 def test_what_is_no_number_cannot_be_explained(run: Run, trace: Path) -> None:
@@ -149,8 +160,8 @@ def test_what_is_no_number_cannot_be_explained(run: Run, trace: Path) -> None:
 def test_a_trace_without_a_proposal_explains_nothing(run: Run, tmp_path: Path) -> None:
     """No division by zero, and a reason."""
     path = write_trace(tmp_path / "t", [{"proposal_ids": [], "num_accepted": 0, "emitted_ids": [3]}])
-    assert "The nearest are" in run("stats", path, "--explain", "2").out
-    assert run("stats", path, "--explain", "1").out.startswith("1 is given by one formula")
+    assert run("stats", path, "--explain", "2").out.endswith("to count.\n")
+    assert "\n1 is given by one formula" in run("stats", path, "--explain", "1").out
     assert run("stats", path, "--by", "request").code == 0
     assert run("stats", write_trace(tmp_path / "e", []), "--explain", "1").out.endswith("to count.\n")
 
@@ -164,7 +175,17 @@ def test_groups_are_shown_as_text_and_as_json(run: Run, trace: Path, by: str) ->
     assert all(group["positions"][0]["unconditional"] == group["alpha1"] for group in groups.values())
     text = run("stats", trace, "--by", by).out
     assert ("not recorded" in text) is (by in ("segment", "batch_row"))
+    assert ("No step says its" in text) is (by in ("segment", "batch_row"))
+    assert max(map(len, text.splitlines())) <= 80
     assert ("mean over the requests" in text) is (by == "request")
+
+
+def test_a_long_name_of_a_group_fits_the_terminal(run: Run, tmp_path: Path) -> None:
+    """A name is cut, the numbers are not."""
+    path = write_trace(tmp_path / "t", [{"request": "r" * 60}, {"request": "s" * 60}])
+    lines = run("stats", path, "--by", "request").out.splitlines()[1:]
+    assert max(map(len, lines)) <= 80
+    assert any(line.startswith("rrrrrrrr") for line in lines)
 
 
 def test_a_reported_number_needs_a_proposal(run: Run, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from spectrace.analysis.cost import Choice, Times, choices
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.verdict import Cleared, Counterfactual, Finding, Outcome, Strength
+from spectrace.analysis.diagnosis.words import count_of
 from spectrace.format.columns import Array
 from spectrace.format.counts import MAX_POSITIONS
 from spectrace.format.records import Run
@@ -101,7 +102,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     break_even = times[usual].per_step / token_ns
     evidence: dict[str, Any] = {
         "num_draft_tokens": usual,
-        "accept_length": accept_length,
+        "accept_length_of_those_proposals": accept_length,
         "break_even": break_even,
         "speedup": accept_length / break_even,
         "n": times[usual].steps,
@@ -124,7 +125,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     yield Finding(
         id="cost/below-break-even",
         strength=Strength.CERTAIN,
-        summary=f"Slower by arithmetic: {accept_length:.2f} tokens per step, but a step costs as much as "
+        summary=f"Slower by arithmetic: a proposal of {count_of(usual, 'draft token')} brings "
+        f"{accept_length:.2f} tokens, but costs as much as "
         f"{break_even:.2f} tokens without speculation.",
         advice=advice,
         evidence=evidence,

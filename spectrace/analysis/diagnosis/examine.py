@@ -13,7 +13,7 @@ from spectrace.analysis.diagnosis.control import (
     judge_precision,
     judge_regression,
 )
-from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, judge_control
+from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, control_of
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
 from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
@@ -68,7 +68,7 @@ def diagnose(
     if first_steps is not None and first_steps < len(trace):
         outcomes = list(_of_the_first(outcomes, first_steps))
     for run in (trace, control):
-        shown = None if run is None else judge_control(run.run, run.counts)
+        shown = None if run is None else control_of(run)
         # A packed control brings its own verdict along.
         if shown is not None and all(outcome.id != shown.id for outcome in outcomes):
             outcomes.append(shown)

@@ -8,13 +8,13 @@ the second collapses.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.sample import MIN_STEPS
+from spectrace.analysis.diagnosis.sample import MIN_STEPS, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
@@ -38,6 +38,8 @@ class FeedbackTally:
         self.first = self.second = 0.0
         self.second_squares = 0.0
         self.log_ratio = 0.0
+        self.refused = Witnesses()
+        """Steps whose first token was accepted and whose second was not."""
 
     @property
     def spread(self) -> float:
@@ -58,6 +60,7 @@ class FeedbackTally:
         self.second += float(second.values[rows].sum())
         self.second_squares += float((second.values[rows] ** 2).sum())
         self.log_ratio += float(np.log(second.values[rows] / first.values[rows]).sum())
+        self.refused.note(block, rows & (block.accepted == 1) & (block.drafted > 1))
 
 
 def judge(facts: Facts) -> Iterator[Outcome]:
@@ -80,7 +83,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     }
     is_normed, is_meant = _is_normed(facts, tally), _is_meant_normed(facts)
     if is_normed is not None and is_meant is not None and is_normed is not is_meant:
-        yield _swapped(is_normed, {**evidence, "spread_of_fed_back_state": tally.spread})
+        more = {"spread_of_fed_back_state": tally.spread}
+        yield _swapped(is_normed, {**evidence, **more}, tally.refused.steps)
     elif 0.5 <= ratio <= 2:
         yield Cleared(
             id="tap-form/feedback-norm",
@@ -95,8 +99,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             strength=Strength.STRONG if is_strong else Strength.HINT,
             summary=f"The fed-back state is {forms[0]}, the draft expects it {forms[1]}: "
             "the first token is fine, the second collapses.",
-            advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
+            advice="Feed back the state "
+            + ("before the norm, as EAGLE-3 does." if ratio < 1 else "after the norm, as EAGLE-3.1 does."),
             evidence=evidence,
+            steps=tally.refused.steps,
         )
 
 
@@ -119,14 +125,20 @@ def _is_normed(facts: Facts, tally: FeedbackTally) -> bool | None:
     return False if tally.spread > 2 * _STEADY and distance > 2 * _ALIKE else None
 
 
-def _swapped(is_normed: bool, evidence: dict[str, object]) -> Finding:
+def _swapped(is_normed: bool, evidence: dict[str, object], steps: Sequence[int]) -> Finding:
     forms = ("normed", "un-normed") if is_normed else ("un-normed", "normed")
     return Finding(
         id="tap-form/feedback-norm",
         strength=Strength.CERTAIN,
         summary=f"The fed-back state is {forms[0]}, the draft's config says {forms[1]}.",
-        advice="Feed back the state before the norm (EAGLE-3) or after it (3.1), as in training.",
+        advice="Feed back the state "
+        + (
+            "before the norm: the config's norm_output is false (EAGLE-3)."
+            if is_normed
+            else "after the norm: the config's norm_output is true (EAGLE-3.1)."
+        ),
         evidence=evidence,
+        steps=steps,
     )
 
 

@@ -208,11 +208,18 @@ def _lag_finding(
         advice=advice,
         evidence={
             "requests_affected": Share(int(rows.sum()), requests),
-            "lag_at_step_start": lags,
-            "largest_growth": int(growth[np.abs(growth).argmax()]),
+            **_lag_words(lags, int(growth[np.abs(growth).argmax()])),
         },
         steps=moved[: Witnesses.LIMIT],
     )
+
+
+def _lag_words(lags: list[int], largest: int) -> dict[str, object]:
+    """Lags by what they are rows of: those kept beyond the committed text, or those missing of it."""
+    if largest < 0:
+        kept = [lags[0] - lag for lag in lags]
+        return {"rows_beyond_the_committed_text_at_step_start": kept, "most_rows_beyond": -largest}
+    return {"rows_missing_of_the_committed_text_at_step_start": lags, "most_rows_missing": largest}
 
 
 def _is_dead(proposals: Array, first: Array) -> Array:
@@ -244,4 +251,7 @@ def _poisoned(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
             "alpha1_of_others": others,
             "prefix_hit_length": int(hits[dead].max(initial=0)),
         },
+        steps=sorted(series[0][0] for r in np.flatnonzero(dead).tolist() if (series := tally.series.get(r)))[
+            : Witnesses.LIMIT
+        ],
     )

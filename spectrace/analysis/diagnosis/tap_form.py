@@ -7,7 +7,7 @@ training row. Fingerprints are 32 projections: cosines of different states carry
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,8 @@ _UNRELATED = 0.35
 _STEADY = 0.05
 """Relative spread of RMS over rows that a norm leaves."""
 _NORM_RATIO = 2.0
+_NORM_SAME = 0.1
+"""Relative difference of RMS between taps that have all passed the same norm."""
 _WEIGHTED = 0.7
 """Least cosine that a norm with weights leaves; RMSNorm alone leaves 1."""
 _KEPT = 0.5
@@ -88,7 +90,7 @@ def _order(facts: Facts) -> Iterator[Finding]:
         yield _order_finding({"order": order, "declared": captured})
 
 
-def _order_finding(evidence: dict[str, Any]) -> Finding:
+def _order_finding(evidence: dict[str, Any], steps: Sequence[int] = ()) -> Finding:
     return Finding(
         id="tap-form/order",
         strength=Strength.CERTAIN,
@@ -97,6 +99,7 @@ def _order_finding(evidence: dict[str, Any]) -> Finding:
         advice="Concatenate them in the order of the training config, lowest layer first unless it says "
         "otherwise.",
         evidence=evidence,
+        steps=sorted(set(steps))[:5],
     )
 
 
@@ -131,7 +134,8 @@ def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
     best, declared = compared.best, compared.declared
     is_same = min(compared.best_cosine) >= SAME
     if is_same and best != declared and sorted(best) == sorted(declared):
-        yield _order_finding({"declared": declared, "best_match": best, "n": compared.num_rows})
+        evidence = {"declared": declared, "best_match": best, "n": compared.num_rows}
+        yield _order_finding(evidence, [step for match in compared.matches for step in match.steps[:1]])
         return
     lacking = [match.declared for match in compared.matches if match.declared not in compared.references]
     if lacking and not is_same:
@@ -162,7 +166,7 @@ def _named_form(compared: Comparison, match: Match) -> Finding | None:
     rows, rms, there = compared.reference_rows(match, match.declared)
     return (
         _residual(compared, match)
-        or _norm(match, rows[there], rms[there], there)
+        or _norm(match, rows[there], rms[there], there, _which_norm(compared))
         or _rotated(match, rows[there], rms[there], there)
     )
 
@@ -197,7 +201,14 @@ def _prefill_decode(compared: Comparison) -> Finding | None:
     )
 
 
-def _norm(match: Match, rows: Array, rms: Array, there: Array) -> Finding | None:
+def _which_norm(compared: Comparison) -> str:
+    """The final norm is the only one that every tap can have passed: then all leave with the same size."""
+    sizes = [float(np.median(match.rms)) for match in compared.matches if len(match.rms)]
+    is_one = len(sizes) > 1 and 0 < max(sizes) < (1 + _NORM_SAME) * min(sizes)
+    return "the target's final norm, which is the same for every tap" if is_one else "a norm"
+
+
+def _norm(match: Match, rows: Array, rms: Array, there: Array, name: str) -> Finding | None:
     """One side has the constant RMS of a norm, the other has not, and they point much the same way."""
     own = match.rms[there]
     if not len(own) or not (
@@ -216,7 +227,7 @@ def _norm(match: Match, rows: Array, rms: Array, there: Array) -> Finding | None
     where = (
         "before the final norm, the draft expects it after"
         if is_before
-        else "after a norm, the draft expects it before"
+        else f"after {name}; the draft expects it before"
     )
     return Finding(
         id="tap-form/norm",

@@ -130,6 +130,17 @@ def is_farther(at_declared: float, at_best: float) -> bool:
     return 1 - at_declared > 4 * (1 - at_best) + 1e-6
 
 
+def _move(shift: int | None) -> str:
+    """What to do with the layer ids so that the declared boundaries are captured."""
+    if shift is None:
+        return "Pass the layer ids in the engine's own numbering: some count layer inputs, some outputs."
+    way = "Lower" if shift > 0 else "Raise"
+    return (
+        f"{way} the layer ids given to the engine by {abs(shift)}, or pass them in its own numbering: some "
+        "count layer inputs, some outputs."
+    )
+
+
 def _finding(
     declared: Sequence[int], best: Sequence[int], evidence: dict[str, object], steps: Sequence[int]
 ) -> Finding:
@@ -142,11 +153,9 @@ def _finding(
         strength=Strength.CERTAIN,
         summary=f"The draft is fed the states behind {', '.join(map(str, best))} layers of the target "
         f"instead of {', '.join(map(str, declared))}: shifted {words}.",
-        advice="Engines count layer inputs or outputs, and the embedding as 0 or not at all: move the ids "
-        "by the shift.",
+        advice=_move(shift),
         evidence={
-            "shift": shift,
-            "shifts": shifts,
+            **({"shifts": shifts} if shift is None else {"shift": shift}),
             "declared": list(declared),
             "best_match": list(best),
             **evidence,

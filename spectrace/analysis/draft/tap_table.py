@@ -9,6 +9,9 @@ from spectrace.analysis.draft.engines import Engine
 from spectrace.analysis.draft.facts import DraftFacts
 from spectrace.analysis.draft.taps import RULES, Choice, declared, sorted_ids
 
+UNKNOWN_LAYERS = "n is unknown"
+"""Whether an engine's layers are those declared is open."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TapRow:
@@ -49,7 +52,9 @@ def tap_rows(facts: DraftFacts) -> tuple[TapRow, ...]:
                 engine=rule.engine,
                 source=rule.source,
                 choice=choice,
-                differs=_difference(meant, choice, shift),
+                differs=UNKNOWN_LAYERS
+                if _is_open(facts, meant, choice)
+                else _difference(meant, choice, shift),
                 shift=shift,
             )
         )
@@ -62,6 +67,12 @@ def _shift(meant: Choice, choice: Choice) -> int | None:
     off = {b - a for a, b in zip(sorted_ids(meant.boundaries), sorted_ids(choice.boundaries))}
     same_count = len(set(meant.boundaries)) == len(set(choice.boundaries))
     return off.pop() if len(off) == 1 and same_count else None
+
+
+def _is_open(facts: DraftFacts, meant: Choice, choice: Choice) -> bool:
+    """An engine's default depends on the number of layers, which nobody said."""
+    is_by_number = choice.is_default and choice.boundaries is None
+    return facts.target_layers is None and is_by_number and meant.words != choice.words
 
 
 def _difference(meant: Choice, choice: Choice, shift: int | None) -> str:

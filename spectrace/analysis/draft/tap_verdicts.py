@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.draft.facts import DraftFacts
-from spectrace.analysis.draft.tap_table import TapRow
+from spectrace.analysis.draft.tap_table import UNKNOWN_LAYERS, TapRow
 from spectrace.analysis.draft.taps import IDS, NESTED, config_has_bad_ids, declared
 
 
@@ -125,7 +125,9 @@ def _of_engines(facts: DraftFacts, rows: Sequence[TapRow]) -> Iterator[Outcome]:
             id=name,
             strength=Strength.HINT,
             summary=f"With {places}: feeds {words}, {differs}; declared is {meant.words}.",
-            advice="Serve with an engine whose row in the table is unmarked, or pass the layers by hand.",
+            advice="Give --target: the number of layers is unknown, so these may be the declared ones."
+            if differs == UNKNOWN_LAYERS
+            else "Serve with an engine whose row in the table is unmarked, or pass the layers by hand.",
             evidence={
                 "engines": [row.engine.name for row in group],
                 "declared": meant.words,

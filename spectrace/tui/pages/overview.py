@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from spectrace.analysis.acceptance import METRICS, accept_length, per_position
 from spectrace.analysis.diagnosis import Diagnosis, diagnose
+from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
 from spectrace.format.records import Gap, Run
@@ -103,6 +104,8 @@ def _findings(facts: Overview, width: int) -> Iterator[PageLine]:
     if not found.findings:
         words = "Nothing found. That is no proof of health: see below what could not be checked."
         yield from paragraph(words, width)
+    if sentence := what_now(found, facts.run, visible(facts.name, limit=80)):
+        yield from labelled("next", sentence, width)
     if found.look_first:
         yield from labelled("look first at", visible(", ".join(found.look_first), limit=200), width)
     for item in found.counterfactuals:

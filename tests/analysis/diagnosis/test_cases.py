@@ -192,6 +192,8 @@ def test_h4_taps_one_layer_early(imported: Callable[..., Trace], chain: Chain, f
     first = diagnosis.findings[0]
     assert (first.id, first.strength) == ("tap-layer/shifted", "certain")
     assert first.evidence["shift"] == -1
+    assert "shifts" not in first.evidence
+    assert first.advice.startswith("Raise the layer ids given to the engine by 1")
     assert first.evidence["best_match"] == [1, 29, 56]
     assert first.evidence["cosine_at_best"] == [1.0, 1.0, 1.0]
     assert all(0.85 < cosine < 0.98 for cosine in first.evidence["cosine_at_declared"])
@@ -294,6 +296,9 @@ def test_h6_the_fed_back_state_was_normed(imported: Callable[..., Trace], chain:
     assert (round(second.low, 3), round(second.high, 3)) == (0.088, 0.160)
     assert first.evidence["accept_length"] == pytest.approx(1.702)
     assert first.evidence["rms_of_first_input"] == pytest.approx(11.8)
+    assert first.steps[0] == 190
+    assert len(first.steps) == 5
+    assert "before the norm" in first.advice
     assert not rules(said(diagnosis)) & {"vocab-map", "tap-layer"}
 
 
@@ -316,7 +321,7 @@ def test_h7_the_draft_cache_is_trimmed_too_far(
     diagnosis = diagnose(imported({"verification": {"rule": "greedy"}}, steps))
     first = diagnosis.findings[0]
     assert (first.id, first.strength) == ("kv-state/over-trimmed", "certain")
-    assert first.evidence["lag_at_step_start"][1:] == [2, 2, 3, 5, 7, 7, 9, 10]
+    assert first.evidence["rows_missing_of_the_committed_text_at_step_start"][1:] == [2, 2, 3, 5, 7, 7, 9, 10]
     assert "kv-state/target-length" in cleared(diagnosis)
     assert said(diagnosis) == ["kv-state/over-trimmed"]
 
@@ -523,7 +528,7 @@ def test_h14_well_accepted_and_slower_by_arithmetic(
     first = found(diagnosis, "cost/below-break-even")
     assert diagnosis.findings[0] is first
     assert first.evidence["num_draft_tokens"] == 5
-    assert first.evidence["accept_length"] == pytest.approx(2.90)
+    assert first.evidence["accept_length_of_those_proposals"] == pytest.approx(2.90)
     assert first.evidence["break_even"] == pytest.approx(64 / 22)
     assert first.evidence["speedup"] == pytest.approx(0.997, abs=0.0005)
     assert first.evidence["best_num_draft_tokens"] == 2

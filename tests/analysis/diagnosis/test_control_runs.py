@@ -11,7 +11,9 @@ import pytest
 from spectrace import Trace
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.analysis.diagnosis.control_runs import judge_control
+from spectrace.analysis.diagnosis.foreseen import Foreseen, foreseen
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked
+from spectrace.analysis.intervals import Share
 from spectrace.format.counts import Counts
 from spectrace.format.records import Run
 
@@ -23,14 +25,6 @@ from spectrace.format.records import Run
         ("self-draft", Counts(accepted=99, rejected=1), Cleared, "verification/self-draft"),  # a tie
         ("self-draft", Counts(accepted=90, rejected=10), Finding, "verification/self-draft"),
         ("self-draft", Counts(accepted=40, rejected=9), NotChecked, "verification/self-draft"),
-        ("predictable-text", Counts(proposals=60, accepted_at=[57]), Cleared, "draft-head/predictable-text"),
-        (
-            "predictable-text",
-            Counts(proposals=60, accepted_at=[20]),
-            NotChecked,
-            "draft-head/predictable-text",
-        ),
-        ("predictable-text", Counts(), NotChecked, "draft-head/predictable-text"),
         ("no-draft", Counts(emitted=9), Cleared, "cost/baseline"),
     ],
 )
@@ -40,6 +34,48 @@ def test_each_control_says_what_it_shows(control: str, counts: Counts, kind: typ
     assert found is not None
     assert isinstance(found, kind)
     assert found.id == id_
+
+
+@pytest.mark.parametrize(
+    ("went_on", "accepted", "kind", "words"),
+    [
+        ((90, 100), (88, 90), Cleared, "went on as foreseen in 90 of 100 steps"),
+        ((90, 100), (20, 90), Finding, "there only 22.2% of the first"),
+        ((3, 100), (0, 3), NotChecked, "it does not continue the patterns, so nothing is shown"),
+        ((30, 32), (30, 30), NotChecked, "too few"),
+        ((0, 0), (0, 0), NotChecked, "nothing is shown"),
+    ],
+)
+def test_predictable_text_judges_the_draft_only_where_the_target_repeats(
+    went_on: tuple[int, int], accepted: tuple[int, int], kind: type, words: str
+) -> None:
+    """A target that does something else shows nothing of the draft."""
+    pattern = Foreseen(Share(*went_on), Share(*accepted))
+    found = judge_control(Run(control="predictable-text"), Counts(), pattern)
+    assert found is not None
+    assert isinstance(found, kind)
+    assert words in (found.reason if isinstance(found, NotChecked) else found.summary)
+    assert isinstance(judge_control(Run(control="predictable-text"), Counts()), NotChecked)
+
+
+def test_what_a_prompt_repeats_is_expected_of_the_target(imported: Callable[..., Trace]) -> None:
+    """Steps are held against the pattern at their own place in the text."""
+    prompt = [9, 5, 6, 5, 6, 5, 6]
+    steps = [
+        {"request": "r0", "step": at, "position": position, **rest}
+        for at, (position, rest) in enumerate(
+            [
+                (7, {"proposal_ids": [5], "num_accepted": 1, "emitted_ids": [5, 6]}),
+                (9, {"proposal_ids": [7], "num_accepted": 0, "emitted_ids": [5]}),
+                (10, {"proposal_ids": [6], "num_accepted": 0, "emitted_ids": [8]}),
+            ]
+        )
+    ]
+    requests = [{"record": "request", "request": "r0", "prompt_ids": prompt}]
+    found = foreseen(imported({"control": "predictable-text"}, steps, requests))
+    assert found == Foreseen(Share(2, 3), Share(1, 2))
+    requests[0]["prompt_ids"] = [1, 2]
+    assert foreseen(imported({}, steps, requests)) is None
 
 
 @pytest.mark.parametrize("control", [None, "", "other", "\x1b[2J"])

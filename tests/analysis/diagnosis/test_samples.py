@@ -8,6 +8,13 @@ import pytest
 
 import spectrace
 
+WORDS = {
+    "eagle3-taps-shifted": "Lower the layer ids given to the engine by 1",
+    "eagle3-taps-normed": "the target's final norm",
+    "eagle3-feedback-normed": "before the norm: the config's norm_output is false",
+    "vllm-v1-layers-as-outputs": "Raise the layer ids given to the engine by 1",
+}
+"""What the finding must say of the fault, not only of its kind."""
 HEALTHY = (
     "draft-greedy", "draft-sampled", "prompt-lookup", "killed", "eagle3", "eagle3-tree",
     "vllm-v1-eagle3", "vllm-v2-eagle3",
@@ -36,4 +43,6 @@ def test_a_healthy_sample_has_no_certain_and_no_strong_finding(name: str, sample
 def test_a_faulty_sample_names_its_fault_first(name: str, sample_traces: Path) -> None:
     """The first finding is the fault that was put in."""
     with spectrace.open(sample_traces / f"{name}.spectrace") as trace:
-        assert spectrace.diagnose(trace).findings[0].id == FAULTY[name]
+        first = spectrace.diagnose(trace).findings[0]
+        assert first.id == FAULTY[name]
+        assert WORDS.get(name, "") in first.summary + first.advice

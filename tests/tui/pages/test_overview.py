@@ -61,6 +61,12 @@ def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytes
     assert "open cost/below-break-even: no baseline.token_ns; record times" in text
 
 
+def test_nothing_found_of_a_weak_draft_says_what_to_do(sample_traces: Path) -> None:
+    """The same next test as `spectrace diagnose`."""
+    text = flat("overview", sample_traces / "draft-greedy.spectrace")
+    assert "next spectrace record --target T --control self-draft" in text
+
+
 def test_metrics_say_what_they_count(sample_traces: Path) -> None:
     """Accept length says that the target's own token is in it, every position has its counts."""
     path = sample_traces / "eagle3.spectrace"
