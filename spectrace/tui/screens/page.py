@@ -134,11 +134,11 @@ class PageScreen(AskingScreen):
             self._pane("status").show([[Span(self.prompt.shown(width - 2), "strong"), Span(" ", "cursor")]])
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
-        words = [self.word, self._search_words()]
+        words = [self._search_words()]
         words += ["reading… (Esc stops)" if self.gathering.is_running else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
-        self._pane("status").show([status_line(place, words, width, count=self.count)])
+        self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
         self._pane("hints").show([hint_line(width, self.viewer.keys, PAGE_HINTS)])
 
     def _put_cursor(self, index: int, word: str = "", scroll: int = 0) -> None:
