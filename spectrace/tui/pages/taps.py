@@ -64,6 +64,7 @@ def gather(loader: Loader, row: int) -> TapsFacts:
         facts = collect(trace, [TapTally, CourseTally, FedBackTally], loader.keep_going, FIRST_STEPS)
         total = len(trace)
         found = diagnosis_of(loader, trace)
+    answers: list[Outcome] = [*found.findings, *found.cleared, *found.not_checked]
     rows = tap_rows(facts)
     by_index = facts.of(TapTally).by_index
     return TapsFacts(
@@ -72,11 +73,7 @@ def gather(loader: Loader, row: int) -> TapsFacts:
         is_fed_tokens_only=facts.shares_vocabulary,
         by_index=by_index,
         has_reference=bool(facts.references),
-        outcomes=[
-            outcome
-            for outcome in (*found.findings, *found.cleared, *found.not_checked)
-            if rule_of(outcome.id) in _RULES
-        ],
+        outcomes=[outcome for outcome in answers if rule_of(outcome.id) in _RULES],
         rows=rows,
         forms=[_form(loader, one) for one in rows],
         wanted=declared_boundaries(facts.run) or (),
