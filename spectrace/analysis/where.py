@@ -67,6 +67,8 @@ class Where:
     text: str
     matches: Callable[[Step], bool]
     """Whether a step fulfils the expression; never raises."""
+    fields: frozenset[str] = frozenset()
+    """Recorded fields that it names."""
 
 
 def parse_where(text: str) -> Where:
@@ -81,7 +83,8 @@ def parse_where(text: str) -> Where:
     """
     if len(text) > MAX_LENGTH:
         raise UsageError(f"where: longer than {MAX_LENGTH:,} characters")
-    return Where(text, _Parser(text).parse())
+    parser = _Parser(text)
+    return Where(text, parser.parse(), frozenset(parser.fields))
 
 
 # --- parsing -------------------------------------------------------------------------------------
@@ -133,6 +136,8 @@ class _Parser:
         self._tokens = _split(text)
         self._next = 0
         self._depth = 0
+        self.fields: set[str] = set()
+        """Recorded fields that were named."""
 
     def parse(self) -> Condition:
         condition = self._either()
@@ -205,7 +210,9 @@ class _Parser:
         if token.kind == "text":
             text = token.text[1:-1]
             return _Operand("text", lambda step: text, token)
-        return _field(token)
+        operand = _field(token)
+        self.fields |= {token.text} - _DERIVED.keys()
+        return operand
 
 
 def _split(text: str) -> list[_Token]:
@@ -229,11 +236,25 @@ def _number(token: _Token) -> int | float:
 def _field(token: _Token) -> _Operand:
     name = token.text
     if name not in NAMES:
-        near = get_close_matches(name, NAMES, n=1, cutoff=0.5)
-        hint = f"did you mean {near[0]}" if near else 'put texts in quotes: stop == "eos"'
+        near = near_fields(name)
+        hint = f"did you mean {near}" if near else 'put texts in quotes: stop == "eos"'
         _fail(token, f"no such field, {hint}")
     derived = _DERIVED.get(name)
     return _Operand(NAMES[name], derived[1] if derived else operator.attrgetter(name), token)
+
+
+def near_fields(name: str) -> str:
+    """Other fields with the word in their name, as rank is in target_ranks, else one spelt like it, or "".
+
+    >>> near_fields("rank"), near_fields("acepted")
+    ('target_ranks', 'accepted')
+    """
+    others = [field for field in NAMES if field != name]
+    stem = name.lower().rstrip("s")
+    holding = [field for field in others if len(stem) > 1 and f"_{stem}" in f"_{field}"]
+    if holding:
+        return " or ".join(get_close_matches(name, holding, n=2, cutoff=0.0))
+    return "".join(get_close_matches(name, others, n=1, cutoff=0.5))
 
 
 def _compared(left: _Operand, sign: str, right: _Operand, token: _Token) -> Condition:
@@ -245,6 +266,10 @@ def _compared(left: _Operand, sign: str, right: _Operand, token: _Token) -> Cond
             _fail(token, f"cannot look for a {left.kind} in a {right.kind}")
         return _membership(left.value, right.value, sign == "in")
     if left.kind != right.kind or left.kind not in ("number", "text"):
+        for group, item in ((left, right), (right, left)):
+            if group.kind == f"list of {item.kind}s":
+                name = group.token.text
+                _fail(token, f"{name} is a list: write {item.token.text} in {name}")
         _fail(token, f"cannot compare a {left.kind} with a {right.kind}")
     compare, first, second = _COMPARISONS[sign], left.value, right.value
     if_missing = sign == "!="

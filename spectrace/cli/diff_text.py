@@ -7,8 +7,10 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from spectrace.analysis.comparison.alignment import WAYS
+from spectrace.analysis.comparison.difference import INPUTS
 from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN
 from spectrace.analysis.comparison.headers import shown_value
+from spectrace.analysis.comparison.inputs import input_place, input_values
 from spectrace.cli.output import number, shown
 from spectrace.cli.verdicts import wrapped
 from spectrace.format.text import visible
@@ -87,10 +89,11 @@ class _Tokens:
     def __init__(self, a: Trace, b: Trace) -> None:
         self._traces = a, b
 
-    def shown(self, side: int, token_id: int | None) -> str:
+    def shown(self, side: int, token: float | None) -> str:
         """An id of one trace, in the target's vocabulary."""
-        if token_id is None:
+        if token is None:
             return "nothing"
+        token_id = int(token)
         text = self._traces[side].token_text(token_id)
         if text is None:
             return str(token_id)
@@ -102,6 +105,9 @@ def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
     differences = found.first_differences
     yield f"{'':<13}{'compared':>9}{'differ':>9}  first"
     for name, kind in differences.kinds.items():
+        if name in INPUTS:
+            yield from _input(_KINDS[name], kind)
+            continue
         yield from _kind(_KINDS[name], kind, tokens)
     notes = (
         ("proposals that differ in length only", differences.only_length),
@@ -117,11 +123,25 @@ def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
 
 _KINDS = {
     "prompt": "prompt",
+    "draft_positions": "positions",
+    "kv_lengths": "KV lengths",
+    "fed_back": "fed back",
     "proposal": "proposal",
     "target_pick": "target pick",
     "decision": "decision",
     "emitted": "text",
 }
+
+
+def _input(name: str, kind: Kind) -> Iterator[str]:
+    """One line, and none where nothing differs: this has to fit one screen with the rest."""
+    first = kind.first
+    if first is None or first.steps is None:
+        return
+    line = f"  {name:<11}{number(kind.compared):>9}{number(kind.differing):>9}  "
+    a, b = first.steps
+    values = " | ".join(input_values(first))
+    yield from wrapped(line, f"step {a} of A, {b} of B, {input_place(first)}: {values}", indent=" " * 8)
 
 
 def _kind(name: str, kind: Kind, tokens: _Tokens) -> Iterator[str]:

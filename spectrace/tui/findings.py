@@ -54,16 +54,11 @@ def find(loader: Loader) -> Findings:
     Raises:
         Stopped: nobody waits any more.
     """
-    from spectrace.analysis.diagnosis import diagnose
-    from spectrace.tui.pages.outcomes import FIRST_STEPS
+    from spectrace.tui.pages.outcomes import diagnosis_of
 
     with loader.opened_again() as trace:
         total = len(trace)
-        diagnosis = loader.once(
-            "diagnosis",
-            total,
-            lambda: diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
-        )
+        diagnosis = diagnosis_of(loader, trace)
     rows = {row for finding in diagnosis.findings for row in finding.steps if 0 <= row < total}
     return Findings(diagnosis, total, tuple(sorted(rows)))
 

@@ -14,7 +14,7 @@ from spectrace.errors import UsageError
 from spectrace.format.text import visible
 from spectrace.tui.listed import Filter, Listed
 from spectrace.tui.loader import Loader
-from spectrace.tui.needles import AllBut, Needle, Within, needle_for
+from spectrace.tui.needles import AllBut, ExpressionNeedle, Needle, Within, needle_for
 from spectrace.tui.search import Search, StepWalk, Task
 
 PATIENCE = 0.04
@@ -202,7 +202,11 @@ class Hunt:
         if kept is None:
             return []
         name = f"&{visible(kept.needle.text, limit=24)}"
-        place = f"{self._listed.index_of(row) + 1:,} of {len(kept.rows):,}" if kept.rows else "no step"
+        place = (
+            f"{self._listed.index_of(row) + 1:,} of {len(kept.rows):,}"
+            if kept.rows
+            else _nothing(kept.needle, "no step")
+        )
         if kept.is_stopped:
             return [f"{name}: {place} in the first {kept.end:,}, stopped"]
         return [
@@ -215,7 +219,11 @@ class Hunt:
             return []
         name = f"/{visible(search.needle.text, limit=24)}"
         if search.is_done:
-            count = f"{search.number_of(row):,} of {search.count:,}" if search.count else "no match"
+            count = (
+                f"{search.number_of(row):,} of {search.count:,}"
+                if search.count
+                else _nothing(search.needle, "no match")
+            )
             return [f"{name}: {count}"]
         found = f"{search.number_of(row):,} of ≥ {search.count:,}, " if search.count else ""
         return [f"{name}: {found}scanning {search.share:.0%}, Esc stops"]
@@ -225,6 +233,13 @@ class Hunt:
         if self._walk is None:
             return []
         return [f"looking for the {self._walk.name}: {self._walk.share:.0%}, Esc stops"]
+
+
+def _nothing(needle: Needle, words: str) -> str:
+    """What is said of a needle that matches nothing: why, where that is known."""
+    needle = needle.wanted if isinstance(needle, Within) else needle
+    missing = needle.missing_words() if isinstance(needle, ExpressionNeedle) else ""
+    return missing or words
 
 
 def _run_for_a_moment(task: Task, is_enough: Callable[[], bool]) -> None:

@@ -86,13 +86,15 @@ KEYS: tuple[Key, ...] = (
     *_keys(
         "search",
         ("search.start", "slash", "prompt('/')",
-         "search a token text, a token id, a request, or accepted < 2 and position > 2048", "", "search"),
+         "search a token text, a token id, a request, or an expression such as "
+         "accepted < 2 and position > 2048; in quotes it is a text; :fields lists the names", "", "search"),
         ("search.next", "n", "match(1)", "next match"),
         ("search.previous", "N", "match(-1)", "previous match"),
         ("search.token", "asterisk", "search_token", "search the token under the cursor"),
         ("search.filter", "ampersand", "prompt('&')",
          "list only what fits, as / takes it; ! before it inverts, nothing lists all", "", "filter"),
         ("search.undo", "u", "undo", "the filter before this one", "undo"),
+        ("search.fields", "", "fields", "the names that an expression may use, and its grammar", "fields"),
         ("search.line", "colon", "prompt(':')", "a step's number or a command; Tab completes"),
     ),
     *_keys(

@@ -10,7 +10,7 @@ from typing import Protocol
 
 import numpy as np
 
-from spectrace.analysis.where import NAMES, Where, parse_where
+from spectrace.analysis.where import NAMES, Where, near_fields, parse_where
 from spectrace.format.columns import Array, Column
 from spectrace.format.fields import LEAF_BY_PATH
 from spectrace.tui.loader import Loader, Piece
@@ -21,8 +21,15 @@ _MOST_IDS = 1 << 22
 """Ids from here on have no text: no vocabulary is that large."""
 _FIELD = "|".join(NAMES)
 _SIGN = r"(<|>|==|!=|\bin\b|\bnot\s+in\b)"
-_EXPRESSION = re.compile(rf"\b({_FIELD})\b\s*{_SIGN}|{_SIGN}=?\s*({_FIELD})\b|\bnot\s+({_FIELD})\b")
-"""A field beside a comparison, which no token text is."""
+_EXPRESSION = re.compile(
+    rf"""\b({_FIELD})\b\s*{_SIGN} | {_SIGN}=?\s*({_FIELD})\b | \bnot\s+({_FIELD})\b
+      | [A-Za-z_]\w*\s*(<=|>=|==|!=|<|>|=)\s*(-?\.?\w|["']) | \d\s*(<=|>=|==|!=|<|>|=)\s*[A-Za-z_]
+      | [A-Za-z_]\w*\s+(<=|>=|==|!=|<|>|=)\s*$ | ["']\s+(not\s+)?in\s+[A-Za-z_]""",
+    re.VERBOSE,
+)
+"""A field beside a comparison, or a comparison with a word on one side and something on the other: an
+expression, be it a wrong one. A sign alone and a word in angle brackets may be a token."""
+_QUOTED = re.compile(r"""(["'])(.*)\1""")
 
 
 class Needle(Protocol):
@@ -36,12 +43,15 @@ class Needle(Protocol):
 
 
 def needle_for(text: str, loader: Loader) -> Needle:
-    """The needle that a reader typed.
+    """The needle that a reader typed; a text that looks like an expression is looked for in quotes.
 
     Raises:
         UsageError: it is an expression, and a wrong one.
     """
     if _EXPRESSION.search(text):
+        quoted = _QUOTED.fullmatch(text)
+        if quoted is not None and quoted[1] not in quoted[2]:
+            return TextNeedle(quoted[2], loader)
         return ExpressionNeedle(parse_where(text))
     return TextNeedle(text, loader)
 
@@ -52,12 +62,27 @@ class ExpressionNeedle:
     def __init__(self, where: Where) -> None:
         self.text = where.text
         self._matches = where.matches
+        self._unseen = set(where.fields)
+        """Fields that no step had so far."""
 
     def rows_in(self, piece: Piece) -> Array:
         """Numbers of the steps that match, ascending."""
-        chunk = piece.chunk
-        found = [row for row in range(chunk.num_rows) if self._matches(chunk.step(row))]
+        found = []
+        for row in range(piece.chunk.num_rows):
+            step = piece.chunk.step(row)
+            if self._unseen:
+                self._unseen = {name for name in self._unseen if getattr(step, name) is None}
+            if self._matches(step):
+                found.append(row)
         return np.array(found, np.int64) + piece.row
+
+    def missing_words(self) -> str:
+        """Which field no step had, for an expression that matched nothing; "" where all were met."""
+        if not self._unseen:
+            return ""
+        name = min(self._unseen)
+        near = near_fields(name)
+        return f"no step has {name}" + (f", did you mean {near}" if near else "")
 
 
 class AllBut:
@@ -78,6 +103,7 @@ class Within:
 
     def __init__(self, needle: Needle, among: Needle) -> None:
         self.text = needle.text
+        self.wanted = needle
         self._needles = needle, among
 
     def rows_in(self, piece: Piece) -> Array:

@@ -12,7 +12,7 @@ from spectrace.tui.loader import Loader
 from spectrace.tui.spans import Line, text_of
 from spectrace.tui.step_detail import detail_lines, first_position
 from spectrace.tui.step_row import columns_for, list_head, step_line
-from spectrace.tui.summary import empty_lines, header_line, help_lines
+from spectrace.tui.summary import empty_lines, header_line
 
 _BEFORE, _AFTER = 5, 15
 """Steps of the list around the cursor; every other screen is printed whole."""
@@ -63,7 +63,9 @@ def _lines(loader: Loader, name: str, row: int, width: int) -> Iterator[Line]:
     if name in ("", "steps"):
         yield from _steps(loader, row, width)
     elif name == "help":
-        yield from help_lines(width, every_key())
+        from spectrace.tui.pages.own import help_lines
+
+        yield from (line.spans for line in help_lines(width, every_key()))
     else:
         page = next(page for page in PAGES if page.id == name)
         yield from (line.spans for line in page.lines(page.gather(loader, row), width))

@@ -63,7 +63,7 @@ def screen_lines(loader: Loader, row: int, width: int, height: int) -> list[Line
         lines += _detail(loader, row, width, layout.detail)
     states = loader.states(row)[1] if loader.total else ()
     place = place_text(row, loader.total, first_position(states), len(states))
-    lines.append(status_line(place, facts.problems[:1], width))
+    lines.append(status_line(place, "".join(facts.problems[:1]), (), width))
     return [*lines, *[hint_line(width)] * layout.hints]
 
 

@@ -178,7 +178,7 @@ def _below(step: Step, states: Sequence[NodeState], names: Names, position: int)
         draft = item(step.draft_top, state.index) if state.status not in ("bonus", "target") else None
         target = item(step.target_top, state.parent + 1)
         lines = [
-            _words_line(f"draft's top @{state.depth}", top_words(draft, names, draft=True)),
+            _words_line(f"draft's top @{state.depth} (raw ids)", top_words(draft, names, draft=True)),
             _words_line(f"target's top @{state.depth}", top_words(target, names)),
         ]
     return [
@@ -190,7 +190,7 @@ def _below(step: Step, states: Sequence[NodeState], names: Names, position: int)
 
 
 def _words_line(title: str, words: Sequence[str]) -> Line:
-    return [Span(left(title, 17) + " ", "dim"), Span("  ".join(words))] if words else []
+    return [Span(left(title, max(17, len(title) + 1)) + " ", "dim"), Span("  ".join(words))] if words else []
 
 
 def top_words(top: Top | None, names: Names, *, draft: bool = False) -> list[str]:

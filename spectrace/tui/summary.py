@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spectrace.tui.figures import number_of, percent, ratio
-from spectrace.tui.keys import GROUP_TITLES, KEYS, Key
+from spectrace.tui.keys import KEYS, Key
 from spectrace.tui.loader import Facts
-from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, width_of
+from spectrace.tui.spans import Line, Role, Span, clip, clip_line, width_of
 
 STATES = {
     "closed": "closed",
@@ -89,10 +89,18 @@ def place_text(row: int, total: int, position: int, num_tokens: int) -> str:
     return f"step {row:,}/{total:,}{token}"
 
 
-def status_line(place: str, words: Sequence[str], width: int, *, count: str = "") -> Line:
-    """Where the cursor is, then what is going on; digits typed so far at the end."""
-    rest = "  ".join(word for word in words if word)
-    line = clip_line([Span(f" {place}"), Span(f"  {rest}", "strong" if rest else "plain")], width)
+def status_line(place: str, word: str, standing: Sequence[str], width: int, *, count: str = "") -> Line:
+    """Where the cursor is, what was last said, what is going on; digits typed so far at the end.
+
+    The newest word is what a reader waits for: the rest gives way to it, the place last.
+    """
+    parts = [part for part in (f" {place}", word, *standing) if part]
+    while word and len(parts) > 2 and width_of([Span("  ".join(parts))]) > width:
+        parts.pop()
+    if word and width_of([Span("  ".join(parts))]) > width:
+        parts = [f" {word}"]
+    rest = "  ".join(parts[1:])
+    line = clip_line([Span(parts[0]), Span(f"  {rest}" if rest else "", "strong")], width)
     if count:
         line = clip_line(line, width - len(count) - 1)
         gap = width - width_of(line) - len(count)
@@ -143,31 +151,6 @@ def page_title(title: str, row: int | None, width: int) -> Line:
     """The first line of a screen, over the whole width."""
     place = f" · step {row:,}" if row is not None else ""
     return clip_line([Span(f" {title}{place}", "cursor")], width)
-
-
-def help_lines(width: int, keys: Sequence[Key] = KEYS, note: str = "") -> list[Line]:
-    """Every key by group, then what the marks mean, then where a reader's own keys are kept."""
-    lines: list[Line] = []
-    for group, title in GROUP_TITLES.items():
-        lines.append([Span(title, "strong")])
-        for key in keys:
-            if key.group == group:
-                command = [Span(f"  :{key.command}", "dim")] if key.command else []
-                lines.append(
-                    [Span("  "), Span(left(key.shown, 14), "strong"), Span(key.description), *command]
-                )
-    lines += [
-        [Span("Marks", "strong")],
-        [Span("  "), Span(left("=token", 14), "accepted"), Span("accepted")],
-        [Span("  "), Span(left("xfox", 4), "rejected"), Span("→"), Span(left("dog", 9), "wanted"),
-         Span("the first rejected token, and what was committed instead")],
-        [Span("  "), Span(left("·token", 14), "dim"), Span("not reached: after a rejection")],
-        [Span("  "), Span(left("-token", 14), "dim"), Span("tree: another child was accepted here")],
-        [Span("  "), Span(left("+token", 14), "bonus"), Span("the target's own token after full acceptance")],
-        [Span("  "), Span(left("▁▄█", 14), "dim"), Span("second row: share of steps with a rejection")],
-        *([[Span("Your own keys", "strong")], [Span(f"  {note}")]] if note else []),
-    ]  # fmt: skip
-    return [clip_line([Span(" "), *line], width) for line in lines]
 
 
 def empty_lines(facts: Facts, width: int) -> list[Line]:

@@ -25,7 +25,7 @@ from spectrace.tui.listed import Filter
 from spectrace.tui.loader import Loader
 from spectrace.tui.messages import DiagnosisMade, RequestsCounted, TaskAdvanced, TraceGrew
 from spectrace.tui.pages import PAGES
-from spectrace.tui.pages.own import help_page
+from spectrace.tui.pages.own import fields_page, help_page
 from spectrace.tui.pages.page import Page
 from spectrace.tui.prepaint import FirstPaint
 from spectrace.tui.screens.asking import AskingScreen
@@ -186,6 +186,10 @@ class Viewer(App[None]):
         note += f" ({self.complaint})" if self.complaint else ""
         page = help_page(self.keys, visible(note))
         self.push_screen(PageScreen(page, self.steps.row, scrolls_by_line=self._is_frugal))
+
+    def open_fields(self) -> None:
+        """Shows what an expression may name."""
+        self.push_screen(PageScreen(fields_page(), self.steps.row, scrolls_by_line=self._is_frugal))
 
     def open_palette(self) -> None:
         """Finds a command by its words."""

@@ -78,7 +78,7 @@ def test_a_missing_field_differs_from_everything(text: str) -> None:
         ("accepted < 2 && stop", '"&" at character 14: write and'),
         ("accepted < 'a'", '"<" at character 10: cannot compare a number with a text'),
         ("stop < 3", '"<" at character 6: cannot compare a text with a number'),
-        ("emitted_ids < 3", '"<" at character 13: cannot compare a list of numbers with a number'),
+        ("emitted_ids < 3", '"<" at character 13: emitted_ids is a list: write 3 in emitted_ids'),
         ("'a' in emitted_ids", '"in" at character 5: cannot look for a text in a list of numbers'),
         ("1 in stop", '"in" at character 3: cannot look for a number in a text'),
         ("accepted <", "the end at character 11: expected a field, a number or a quoted text"),

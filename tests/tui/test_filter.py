@@ -62,10 +62,53 @@ def test_an_expression_keeps_what_it_says(loader: Loader, text: str) -> None:
     assert rows(loader, AllBut(needle)) == [row for row in range(ROWS) if row not in wanted]
 
 
-@pytest.mark.parametrize("text", ["fox", "stop", "a < b", "x in y", "103", "position"])
+@pytest.mark.parametrize("text", ["fox", "stop", "'a < b'", "x in y", "103", "position", "<s>", "<", "=>"])
 def test_what_names_no_field_beside_a_comparison_is_a_text(loader: Loader, text: str) -> None:
     """Token texts may look like code."""
     assert isinstance(needle_for(text, loader), TextNeedle)
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("foo < 2", '"foo" at character 1: no such field'),
+        ("!acepted<2", "did you mean accepted"),
+        ("target_ranks > 5", "5 in target_ranks"),
+        ("accepted = 2", "write =="),
+        ("ranks > ", "target_ranks"),
+        ("ranks > 5", "target_ranks"),
+        ("'replay' in flag", "did you mean flags"),
+    ],
+)
+@pytest.mark.parametrize("sign", ["&", "/"])
+async def test_a_wrong_expression_is_said_and_filters_nothing(
+    trace: Path, sign: str, text: str, hint: str
+) -> None:
+    """It is never taken for a text that no step holds."""
+    if sign == "/":
+        text = text.removeprefix("!")
+    async with viewing(trace) as driven:
+        await driven.type(f"{sign}{text}\r")
+        assert hint in driven.text
+        assert driven.steps.listed.filter is None
+        assert driven.steps.hunt.search is None
+
+
+@pytest.mark.parametrize("sign", ["&", "/"])
+async def test_a_field_that_no_step_has_is_named(trace: Path, sign: str) -> None:
+    """A sound expression that cannot match anything in this trace says why."""
+    async with viewing(trace) as driven:
+        await driven.type(f"{sign}rank > 5\r")
+        assert f"{sign}rank > 5: no step has rank, did you mean target_ranks" in driven.lines[-2]
+
+
+async def test_the_names_of_an_expression_are_listed(trace: Path) -> None:
+    """:fields says what may be asked; Esc leads back."""
+    async with viewing(trace) as driven:
+        await driven.type(":fields\r")
+        assert driven.row_of("drafted ").split() == ["drafted", "number"]
+        await driven.press("escape")
+        assert driven.app.screen is driven.steps
 
 
 def test_two_needles_keep_what_both_match(loader: Loader) -> None:

@@ -194,6 +194,16 @@ async def test_findings_are_gone_to_in_a_page_that_follows(tmp_path: Path) -> No
         assert "cliff" in driven.text
 
 
+async def test_the_newest_word_is_seen_beside_a_filter(trace: Path) -> None:
+    """At 80 columns what stands gives way to what was just said."""
+    async with viewing(trace) as driven:
+        await driven.type("&accepted < 2 and position > 20\r/fox\r")
+        assert "&accepted" in driven.lines[-2]
+        await driven.type(":nosuchcommand\r")
+        said = "no such command: nosuchcommand; a number goes to that step, ? lists the commands"
+        assert driven.lines[-2].strip().startswith(said[:70])
+
+
 async def test_reading_is_said_and_stopped(trace: Path) -> None:
     """While a page is read the status row says so; Esc stops the reading and leaves, q too."""
     async with viewing(trace) as driven:
@@ -287,8 +297,8 @@ async def test_tab_completes_commands_and_names(trace: Path) -> None:
     """What Tab offers stands below the prompt."""
     async with viewing(trace) as driven:
         await driven.press(*":fi")
-        assert "Tab: finding  first" in driven.lines[-1]
-        await driven.press("tab", "tab")
+        assert "Tab: fields  finding  first" in driven.lines[-1]
+        await driven.press("tab", "tab", "tab")
         assert driven.lines[-2] == ":first"
         await driven.press("escape", "ampersand", *"acc", "tab")
         assert driven.lines[-2] == "&accepted"

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+from spectrace.analysis.comparison.difference import INPUTS
 from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN, Fork
+from spectrace.analysis.comparison.inputs import input_place, input_values
 from spectrace.analysis.comparison.result import Comparison
 
 _SENTENCES = 3
@@ -51,15 +53,44 @@ def _of_inputs(found: Comparison) -> Iterator[str]:
             "The prompts are other tokens: compare tokenizer, chat template and begin-of-text token "
             "before anything else."
         )
+    yield from _of_run(found, fields)
     if found.first_differences.same_raw_other_id:
         yield (
             "The same draft ids became other target ids: the vocabulary map is read in two ways. "
             "spectrace diagnose says of each trace which."
         )
-    if fields & _LAYERS or any(not match.is_same for match in found.taps):
+    if _has_other_states(found, fields):
         yield f"The drafts are fed other states: {_of_taps(found, fields)}"
     if found.first_differences.kinds["proposal"].differing:
         yield from _of_drafts(found, fields)
+
+
+def _has_other_states(found: Comparison, fields: set[str]) -> bool:
+    """The drafts are fed other hidden states."""
+    return bool(fields & _LAYERS) or any(not match.is_same for match in found.taps)
+
+
+def _of_run(found: Comparison, fields: set[str]) -> Iterator[str]:
+    """The first step in which the draft was run otherwise; two engines may count in two ways."""
+    kinds = [found.first_differences.kinds[name] for name in INPUTS]
+    firsts = [kind.first for kind in kinds if kind.first is not None and kind.first.steps is not None]
+    if _has_other_states(found, fields) or found.same_weights is False:  # what is fed back comes of these
+        firsts = [first for first in firsts if first.kind != "fed_back"]
+    if not firsts or "engine.name" in fields or "method" in fields:
+        return
+    first = min(firsts, key=lambda at: at.steps or (0, 0))
+    a, b = first.steps or (0, 0)
+    values = " | ".join(f"{label} {value}" for label, value in zip("AB", input_values(first)))
+    what = f"{_NAMES[first.kind]} ({input_place(first)}) {values}"
+    yield f"The drafts are run otherwise from step {a} of A, {b} of B on: {what}. {_LOOK[first.kind]}"
+
+
+_NAMES = {"draft_positions": "position", "kv_lengths": "KV length", "fed_back": "RMS of the input"}
+_LOOK = {
+    "draft_positions": "Look at how the draft's positions are counted.",
+    "kv_lengths": "Look at what is dropped from that cache after a rejection.",
+    "fed_back": "The state fed back differs in length: look for a norm or scale that one run applies.",
+}
 
 
 def _of_drafts(found: Comparison, fields: set[str]) -> Iterator[str]:

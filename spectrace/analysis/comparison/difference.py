@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-KINDS = ("prompt", "proposal", "target_pick", "decision", "emitted")
+INPUTS = ("draft_positions", "kv_lengths", "fed_back")
+"""What the draft was run with."""
+KINDS = ("prompt", *INPUTS, "proposal", "target_pick", "decision", "emitted")
 """What is compared, in the order in which one causes the next."""
 
 
@@ -24,10 +26,11 @@ class Difference:
     steps: tuple[int, int] | None
     """Numbers of the steps within their traces; None in the prompt."""
     index: int
-    """Within the proposal, or within what the step of A committed; within the prompt."""
-    values: tuple[int | None, int | None]
-    """Ids in the target's vocabulary; of a decision, how many of the shared draft tokens were accepted. None
-    where one proposal ends."""
+    """Within the proposal, or within what the step of A committed; within the prompt; of KV lengths, 0 is the
+    draft's, 1 the target's."""
+    values: tuple[float | None, float | None]
+    """Ids in the target's vocabulary; of a decision, how many of the shared draft tokens were accepted; of
+    inputs, positions, lengths or RMS. None where one proposal ends."""
     raw: tuple[int | None, int | None] = (None, None)
     """Of a proposal, ids in the draft's vocabulary."""
 

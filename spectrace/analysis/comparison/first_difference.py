@@ -13,12 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from spectrace.analysis.comparison.alignment import Pair
-from spectrace.analysis.comparison.difference import Difference, FirstDifferences, Kind
+from spectrace.analysis.comparison.difference import INPUTS, Difference, FirstDifferences, Kind
 from spectrace.analysis.comparison.hits import Hits, Proposals, differing_picks, forks
+from spectrace.analysis.comparison.inputs import differing_inputs
 from spectrace.analysis.comparison.row_pairs import (
     BEHIND_FORK,
     DECISION,
     EMITTED,
+    INPUT,
     PROPOSAL,
     TARGET_PICK,
     standing_beside,
@@ -27,7 +29,13 @@ from spectrace.analysis.comparison.rows import Rows
 from spectrace.analysis.comparison.texts import Texts, places
 from spectrace.format.columns import Array
 
-_BITS = {"proposal": PROPOSAL, "target_pick": TARGET_PICK, "decision": DECISION, "emitted": EMITTED}
+_BITS = {
+    **dict.fromkeys(INPUTS, INPUT),
+    "proposal": PROPOSAL,
+    "target_pick": TARGET_PICK,
+    "decision": DECISION,
+    "emitted": EMITTED,
+}
 _LISTED = 64
 """Requests whose first difference a result lists."""
 
@@ -41,6 +49,7 @@ def compare_rows(a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair]) -> tuple
     rows = _rows_to_compare(a, b, texts.fork)
     proposals = Proposals(a, b, *rows)
     hits = {
+        **differing_inputs(a, b, rows, proposals),
         "proposal": proposals.hits(),
         "target_pick": differing_picks(a, b, texts),
         "decision": proposals.decisions(),
@@ -107,12 +116,13 @@ class _Teller:
 
     def difference(self, kind: str, hits: Hits, at: int) -> Difference:
         row, other_row, index = int(hits.a[at]), int(hits.b[at]), int(hits.index[at])
-        pair, position = int(self.a.pairs[row]), int(self.a.positions[row]) + index
+        pair = int(self.a.pairs[row])
+        position = self._position(kind, hits, at)
         pairs, starts = self.texts.a.starts
         place = int(np.searchsorted(pairs, pair))
         has_text = place < len(pairs) and int(pairs[place]) == pair
         start = int(places(starts[place])) if has_text else position
-        values = [int(v[at]) if has[at] else None for v, has in zip(hits.values, hits.has)]
+        values = [v[at].item() if has[at] else None for v, has in zip(hits.values, hits.has)]
         raw: list[int | None] = [None, None]
         if kind == "proposal":
             raw = [_raw(self.a, row, index), _raw(self.b, other_row, index)]
@@ -127,6 +137,11 @@ class _Teller:
             raw=(raw[0], raw[1]),
         )
 
+    def _position(self, kind: str, hits: Hits, at: int) -> int:
+        """Index within prompt and text; a cache has its length before the first token."""
+        start = int(self.a.positions[hits.a[at]])
+        return start if kind == "kv_lengths" else start + int(hits.index[at])
+
     def earliest(self, kind: str, hits: Hits, chosen: Array | None = None) -> Difference | None:
         """Of the hits, or of those chosen, the one in the earliest step of A."""
         among = np.arange(len(hits.a)) if chosen is None else chosen
@@ -140,7 +155,7 @@ class _Teller:
         for rank, (kind, found) in enumerate(hits.items()):
             for at in first[kind][: 4 * _LISTED].tolist():
                 row = int(found.a[at])
-                place = int(self.a.positions[row]) + int(found.index[at]), rank, kind, at
+                place = self._position(kind, found, at), rank, kind, at
                 pair = int(self.a.pairs[row])
                 best[pair] = min(best.get(pair, place), place)
         for pair in sorted(best)[:_LISTED]:

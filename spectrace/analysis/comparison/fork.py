@@ -91,7 +91,7 @@ def _judged(a: Trace, b: Trace, fork: Difference, num_forks: int) -> Fork:
     greedy = is_greedy(a.run), is_greedy(b.run)
     return Fork(
         difference=fork,
-        verdict=_verdict(greedy, gap, rank, limit, [*zip(greedy, picks, fork.values)]),
+        verdict=_verdict(greedy, gap, rank, limit, [*zip(greedy, picks, ids_of(fork))]),
         gap=gap,
         limit=limit,
         rank_of_other=rank,
@@ -100,6 +100,12 @@ def _judged(a: Trace, b: Trace, fork: Difference, num_forks: int) -> Fork:
         num_forks=num_forks,
         judged={},
     )
+
+
+def ids_of(fork: Difference) -> tuple[int | None, int | None]:
+    """The two tokens at which texts part."""
+    one, other = (None if value is None else int(value) for value in fork.values)
+    return one, other
 
 
 def _verdict(
@@ -134,7 +140,7 @@ def _step(trace: Trace, number: int) -> Step | None:
 
 
 def _id(fork: Difference, side: int) -> int:
-    found = fork.values[side]
+    found = ids_of(fork)[side]
     return -1 if found is None else found
 
 

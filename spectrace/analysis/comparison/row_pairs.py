@@ -12,14 +12,14 @@ import numpy as np
 from spectrace.analysis.comparison.rows import POSITION_BITS, Rows
 from spectrace.format.columns import Array
 
-PROPOSAL, TARGET_PICK, DECISION, EMITTED = 1, 2, 4, 8
+PROPOSAL, TARGET_PICK, DECISION, EMITTED, INPUT = 1, 2, 4, 8, 64
 """What differs in a step: bits of `RowPairs.differs`."""
 BEHIND_FORK = 16
 """The step begins behind the first token in which the texts differ: nothing of it was compared."""
 SAME_START = 32
 """Both steps begin at the same committed length; otherwise B's began earlier and goes beyond it."""
 
-_DIFFERENCES = PROPOSAL | TARGET_PICK | DECISION | EMITTED
+_DIFFERENCES = PROPOSAL | TARGET_PICK | DECISION | EMITTED | INPUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class RowPairs:
     """[steps of A] number of B's step that begins where A's does, or else that committed the token at which
     A's begins; -1 where there is none. Behind a fork the texts differ, and only the positions agree."""
     differs: Array
-    """[steps of A] bits: PROPOSAL, TARGET_PICK, DECISION, EMITTED, BEHIND_FORK, SAME_START."""
+    """[steps of A] bits: PROPOSAL, TARGET_PICK, DECISION, EMITTED, INPUT, BEHIND_FORK, SAME_START."""
 
     def row_of_b(self, row: int) -> int | None:
         """The step of B for a step of A; None where there is none."""

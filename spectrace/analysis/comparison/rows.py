@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COLUMNS = (
     "request", "position", "draft_ids", "proposal_ids", "parents", "target_ids", "num_accepted",
     "accepted_nodes", "emitted_ids", "flags",
+    "draft_positions", "draft_inputs.rms", "draft_kv_length", "target_kv_length",
 )  # fmt: skip
 POSITION_BITS = 40
 """Longest text that is compared: 2 ** 40 tokens."""
@@ -109,6 +110,14 @@ class Rows:
     committed: Ids
     picks: Ids
     """The target's own pick where each committed token stands."""
+    draft_positions: Ids
+    """Positions that the draft was run at, as ``proposal``."""
+    fed_back: Ids
+    """RMS of the state that the draft read for each token of a chain; the first is the target's."""
+    draft_kv: Ids
+    """[rows] length of the draft's KV cache."""
+    target_kv: Ids
+    """[rows] length of the target's."""
     num_unplaced: int
     """Rows left out, their position being no length of a text."""
 
@@ -194,6 +203,10 @@ def _piece(block: Block, table: Array) -> tuple[dict[str, Array], int]:
     committed = _ids("committed", block.committed_ids, block.emitted) | _ids(
         "picks", _picks(block), block.emitted
     )
+    rows |= _given("draft_kv", block.scalar("draft_kv_length"))
+    rows |= _given("target_kv", block.scalar("target_kv_length"))
+    tokens |= _given("draft_positions", block.tokens("draft_positions"))
+    tokens |= _given("fed_back", block.tokens("draft_inputs.rms"))
     if not kept.all():
         rows = {name: values[kept] for name, values in rows.items()}
         tokens = _of_rows(tokens, np.repeat(kept, block.drafted))
@@ -221,6 +234,15 @@ def _ids(name: str, found: Values | None, lengths: Array) -> dict[str, Array]:
     if found is None or not found.known.any():
         return {name: np.zeros(0, np.int32), f"{name}_known": np.zeros(int(lengths.sum()), bool)}
     return {name: narrow(found.values), f"{name}_known": found.known}
+
+
+def _given(name: str, found: Values | None) -> dict[str, Array]:
+    """Values of a block as two arrays; none where the trace has none, which most lack."""
+    if found is None or not found.known.any():
+        return {}
+    is_float = found.values.dtype.kind == "f"
+    values = found.values.astype(np.float32) if is_float else narrow(found.values)
+    return {name: values, f"{name}_known": found.known & np.isfinite(values)}
 
 
 def narrow(ids: Array) -> Array:
@@ -275,6 +297,24 @@ def _sorted(pieces: Sequence[dict[str, Array]], num_unplaced: int) -> Rows:
         known = joined(f"{name}_known").astype(bool)
         return Ids(joined(name), None if known.all() else known)
 
+    def given(name: str, sizes: Sequence[int]) -> Ids:
+        if not any(name in piece for piece in pieces):
+            return Ids(np.zeros(0, np.int32), None)
+        for piece, size in zip(pieces, sizes):
+            piece.setdefault(name, np.zeros(size, np.int32))
+            piece.setdefault(f"{name}_known", np.zeros(size, bool))
+        known = joined(f"{name}_known").astype(bool)
+        return Ids(joined(name), None if known.all() else known)
+
+    def reordered(ids: Ids) -> Ids:
+        if ids.is_empty:
+            return ids
+        return Ids(ids.values[order], None if ids.known is None else ids.known[order])
+
+    num_rows = [len(piece["keys"]) for piece in pieces]
+    num_tokens = [len(piece["proposal_known"]) for piece in pieces]
+    draft_kv, target_kv = given("draft_kv", num_rows), given("target_kv", num_rows)
+    draft_positions, fed_back = given("draft_positions", num_tokens), given("fed_back", num_tokens)
     keys = joined("keys").astype(np.int64)
     is_sorted = not (np.diff(keys) < 0).any()
     order = slice(None) if is_sorted else np.argsort(keys, kind="stable")
@@ -297,5 +337,9 @@ def _sorted(pieces: Sequence[dict[str, Array]], num_unplaced: int) -> Rows:
         parents=ids("parents"),
         committed=ids("committed"),
         picks=ids("picks"),
+        draft_positions=draft_positions,
+        fed_back=fed_back,
+        draft_kv=reordered(draft_kv),
+        target_kv=reordered(target_kv),
         num_unplaced=num_unplaced,
     )

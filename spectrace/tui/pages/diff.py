@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from spectrace.analysis.comparison import Comparison, compare
 from spectrace.analysis.comparison.acceptance_change import Measure
-from spectrace.analysis.comparison.difference import Difference, Kind
+from spectrace.analysis.comparison.difference import INPUTS, Difference, Kind
 from spectrace.analysis.comparison.headers import shown_value
-from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, PROPOSAL, TARGET_PICK
+from spectrace.analysis.comparison.inputs import input_place, input_values
+from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, INPUT, PROPOSAL, TARGET_PICK
 from spectrace.analysis.comparison.tap_match import TapMatch
 from spectrace.analysis.rejection import node_states
 from spectrace.errors import TraceError
@@ -31,12 +32,21 @@ from spectrace.tui.step_row import Columns, columns_for, step_line
 
 _KINDS = {
     "prompt": "prompt",
+    "draft_positions": "positions",
+    "kv_lengths": "KV lengths",
+    "fed_back": "fed back",
     "proposal": "proposal",
     "target_pick": "target pick",
     "decision": "decision",
     "emitted": "text",
 }
-_BITS = {PROPOSAL: "proposal", TARGET_PICK: "target pick", DECISION: "decision", EMITTED: "text"}
+_BITS = {
+    INPUT: "what the draft was run with",
+    PROPOSAL: "proposal",
+    TARGET_PICK: "target pick",
+    DECISION: "decision",
+    EMITTED: "text",
+}
 NO_OTHER = "No other trace was given: spectrace view A --against B shows both, spectrace diff A B prints it."
 _MOST_HEADERS = 24
 _MOST_REQUESTS = 24
@@ -89,9 +99,12 @@ def _side(label: str, trace: Trace, row: int | None, found: Comparison) -> Side:
     side = "AB".index(label)
     kinds = found.first_differences.kinds.values()
     firsts = [kind.first for kind in kinds if kind.first is not None]
-    told = [at for at in [*firsts, *found.first_differences.by_request] if at.kind != "decision"]
+    told = [
+        at for at in [*firsts, *found.first_differences.by_request] if at.kind not in ("decision", *INPUTS)
+    ]
     loader = Loader(trace)
-    more = texts_of(loader, [at.values[side] for at in told])
+    ids = [at.values[side] for at in told]
+    more = texts_of(loader, [None if value is None else int(value) for value in ids])
     own = step_texts(loader, step)
     return Side(
         label=label,
@@ -166,6 +179,8 @@ def _first(sides: tuple[Side, Side], found: Comparison, width: int) -> Iterator[
     sizes = [12, 9, 7, 9, 9] if width >= 56 else [11, 0, 6, 9, 0]
     yield line(Span(table_row(["", "compared", "differ", "step of A", "of B"], sizes), "dim"))
     for name, kind in found.first_differences.kinds.items():
+        if name in INPUTS and not kind.compared:
+            continue
         yield from _kind(name, kind, sides, sizes, width)
     others = [at for at in found.first_differences.by_request if at.steps is not None]
     if len(others) > 1:
@@ -196,10 +211,12 @@ def _row(at: Difference) -> int | None:
 def _values(at: Difference, sides: tuple[Side, Side]) -> str:
     if at.kind == "decision":
         return f"accepted of what both propose: A {at.values[0]} | B {at.values[1]}"
+    if at.kind in INPUTS:
+        return f"{input_place(at)}: " + " | ".join(f"{s.label} {v}" for s, v in zip(sides, input_values(at)))
     shown = []
     for side, value, raw in zip(sides, at.values, at.raw):
         via = "" if raw is None or raw == value else f"raw {raw}→"
-        shown.append(f"{side.label} {via}{'nothing' if value is None else quoted(value, side.names)}")
+        shown.append(f"{side.label} {via}{'nothing' if value is None else quoted(int(value), side.names)}")
     return " | ".join(shown)
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from spectrace.analysis.diagnosis import Cleared, Finding, NotChecked
+from spectrace.analysis.diagnosis import Cleared, Diagnosis, Finding, NotChecked, diagnose
 from spectrace.analysis.diagnosis.verdict import Outcome
+from spectrace.format.reader import Trace
 from spectrace.format.text import visible
+from spectrace.tui.loader import Loader
 from spectrace.tui.pages.evidence import evidence_lines
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import line, paragraph
@@ -15,6 +17,20 @@ from spectrace.tui.spans import Role, Span, left
 FIRST_STEPS = 1_000_000
 """Steps that a page about the whole run reads; more would take longer than a reader waits."""
 _ROLES: dict[str, Role] = {"certain": "rejected", "strong": "warning", "hint": "strong"}
+
+
+def diagnosis_of(loader: Loader, trace: Trace) -> Diagnosis:
+    """Every rule's answer from the first steps; asked once for each length of the trace.
+
+    Raises:
+        Stopped: nobody waits any more.
+    """
+    found: Diagnosis = loader.once(
+        "diagnosis",
+        len(trace),
+        lambda: diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
+    )
+    return found
 
 
 def finding_lines(finding: Finding, width: int, *, with_evidence: bool = False) -> Iterator[PageLine]:
@@ -36,12 +52,17 @@ def finding_lines(finding: Finding, width: int, *, with_evidence: bool = False) 
 
 def cleared_lines(items: Iterable[Cleared], width: int) -> Iterator[PageLine]:
     """Each rule once, with what its first answer saw."""
-    first: dict[str, str] = {}
+    first: dict[str, Cleared] = {}
     for item in items:
-        first.setdefault(rule_of(item.id), item.summary)
-    for rule, summary in first.items():
-        mark = Span(f"cleared  {visible(rule, limit=24)}: ", "accepted")
-        yield from paragraph(visible(summary, limit=200), width, first=mark, hang=9)
+        first.setdefault(rule_of(item.id), item)
+    for item in first.values():
+        yield from cleared_line(item.id, item, width)
+
+
+def cleared_line(name: str, item: Cleared, width: int) -> Iterator[PageLine]:
+    """What is cleared, and what was seen."""
+    mark = Span(f"cleared  {visible(name, limit=40)}: ", "accepted")
+    yield from paragraph(visible(item.summary, limit=200), width, first=mark, hang=9)
 
 
 def not_checked_lines(items: Iterable[NotChecked], width: int) -> Iterator[PageLine]:
@@ -54,11 +75,13 @@ def not_checked_lines(items: Iterable[NotChecked], width: int) -> Iterator[PageL
 
 
 def outcome_lines(outcomes: Sequence[Outcome], width: int) -> Iterator[PageLine]:
-    """The answers of a few rules, findings first."""
+    """The answers of a few rules, findings first; a rule with a finding is not called cleared."""
+    accused = {rule_of(outcome.id) for outcome in outcomes if isinstance(outcome, Finding)}
+    cleared = (item for item in outcomes if isinstance(item, Cleared))
     for outcome in outcomes:
         if isinstance(outcome, Finding):
             yield from finding_lines(outcome, width, with_evidence=True)
-    yield from cleared_lines((item for item in outcomes if isinstance(item, Cleared)), width)
+    yield from cleared_lines((item for item in cleared if rule_of(item.id) not in accused), width)
     yield from not_checked_lines((item for item in outcomes if isinstance(item, NotChecked)), width)
 
 

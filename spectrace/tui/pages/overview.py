@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from spectrace.analysis.acceptance import METRICS, accept_length, per_position
-from spectrace.analysis.diagnosis import Diagnosis, diagnose
+from spectrace.analysis.diagnosis import Diagnosis
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
@@ -19,9 +19,9 @@ from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import unavailable_fields
 from spectrace.tui.pages.outcomes import (
-    FIRST_STEPS,
     bound_lines,
     cleared_lines,
+    diagnosis_of,
     finding_lines,
     not_checked_lines,
     rule_of,
@@ -63,11 +63,7 @@ def gather(loader: Loader, row: int) -> Overview:
             counts=trace.counts,
             series=series_of(trace),
             # Also what ) and ( go by.
-            diagnosis=loader.once(
-                "diagnosis",
-                len(trace),
-                lambda: diagnose(trace, on_progress=loader.keep_going, first_steps=FIRST_STEPS),
-            ),
+            diagnosis=diagnosis_of(loader, trace),
             gaps=trace.gaps,
             problems=tuple(trace.problems),
         )

@@ -78,12 +78,13 @@ def _lines(facts: RequestsFacts, width: int) -> Iterator[PageLine]:
         words = f"Listed are the worst {len(facts.rows):,} of {number_of(facts.num_requests, 'request')}."
         yield from paragraph(words, width)
     yield from bound_lines(facts.total, width, "spectrace stats --by request")
-    yield from paragraph("accept length counts the target's own token; ! alpha1 is below the run's by more "
-                         "than chance", width, role="dim")  # fmt: skip
+    words = "accept length counts the target's own token; ! alpha1 is below the run's by more than chance"
+    words += "" if facts.below[0] else "; * the lowest accept length, perhaps by chance"
+    yield from paragraph(words, width, role="dim")
 
 
 def _cells(row: Group, *, is_low: bool, is_worst: bool) -> list[str]:
-    mark = "!" if is_low else ">" if is_worst else ""
+    mark = "!" if is_low else "*" if is_worst else ""
     return [mark, visible(row.name, limit=32), f"{row.first_row:,}", *_figures(row.counts)]
 
 

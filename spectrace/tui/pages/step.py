@@ -149,7 +149,7 @@ def _alternatives(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine
         shown.add(state.parent)
         draft = None if is_own else item(step.draft_top, state.index)
         words = top_words(draft, facts.names, draft=True)
-        yield from flowing(f"{state.depth}: draft", words, width, row=facts.row, position=at)
+        yield from flowing(f"{state.depth}: draft, raw", words, width, row=facts.row, position=at)
         words = top_words(item(step.target_top, state.parent + 1), facts.names)
         yield from flowing(f"{state.depth}: target", words, width, row=facts.row, position=at)
     if not step.draft_top and not step.target_top:

@@ -5,27 +5,37 @@ Directions are those of fingerprints against a reference forward; where the trac
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from spectrace.analysis.diagnosis import tap_form, tap_layer
+from spectrace.analysis.diagnosis import Cleared, Finding, tap_layer
 from spectrace.analysis.diagnosis.facts import collect
 from spectrace.analysis.diagnosis.fingerprints import TapTally
 from spectrace.analysis.diagnosis.reference import declared_boundaries
 from spectrace.analysis.diagnosis.verdict import Outcome
+from spectrace.analysis.fed_back import FedBackTally, Lengths
 from spectrace.analysis.tap_table import CourseTally, TapRow, heat, largest_jump, tap_rows
 from spectrace.format.records import Run
 from spectrace.format.text import visible
 from spectrace.tui.figures import number, number_of, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import missing_words
-from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines, outcome_lines
+from spectrace.tui.pages.outcomes import (
+    FIRST_STEPS,
+    bound_lines,
+    cleared_line,
+    diagnosis_of,
+    outcome_lines,
+    rule_of,
+)
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
 from spectrace.tui.spans import Role, Span, left
 from spectrace.tui.summary import bars
 
 _SAME = tap_layer.SAME
+_RULES = ("tap-layer", "tap-form")
+"""Rules about states."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,18 +48,23 @@ class TapsFacts:
     by_index: bool
     has_reference: bool
     outcomes: Sequence[Outcome]
+    """Every answer about states, of the same diagnosis as the overview's."""
     rows: Sequence[TapRow]
     forms: Sequence[str]
     """Shape and type of each tap where it is first seen, escaped."""
     wanted: Sequence[int]
     """Boundaries that the draft was made for."""
+    depths: Mapping[int, Lengths]
+    """Depth from 0 -> length of the states that the draft reads there."""
 
 
 def gather(loader: Loader, row: int) -> TapsFacts:
     """Reads fingerprints of the first requests, and lengths of the first steps."""
     with loader.opened_again() as trace:
-        facts = collect(trace, [TapTally, CourseTally], loader.keep_going, FIRST_STEPS)
+        facts = collect(trace, [TapTally, CourseTally, FedBackTally], loader.keep_going, FIRST_STEPS)
         total = len(trace)
+        found = diagnosis_of(loader, trace)
+    answers: list[Outcome] = [*found.findings, *found.cleared, *found.not_checked]
     rows = tap_rows(facts)
     by_index = facts.of(TapTally).by_index
     return TapsFacts(
@@ -58,10 +73,11 @@ def gather(loader: Loader, row: int) -> TapsFacts:
         is_fed_tokens_only=facts.shares_vocabulary,
         by_index=by_index,
         has_reference=bool(facts.references),
-        outcomes=(*tap_layer.judge(facts), *tap_form.judge(facts)),
+        outcomes=[outcome for outcome in answers if rule_of(outcome.id) in _RULES],
         rows=rows,
         forms=[_form(loader, one) for one in rows],
         wanted=declared_boundaries(facts.run) or (),
+        depths=facts.of(FedBackTally).depths,
     )
 
 
@@ -82,17 +98,36 @@ def lines(facts: TapsFacts, width: int) -> list[PageLine]:
 
 def _lines(facts: TapsFacts, width: int) -> Iterator[PageLine]:
     yield from heading("verdict", width, is_first=True)
-    yield from outcome_lines(facts.outcomes, width)
+    yield from outcome_lines([one for one in facts.outcomes if not isinstance(one, Cleared)], width)
+    yield from _cleared(facts.outcomes, width)
     yield from bound_lines(facts.total, width, "spectrace diagnose")
     yield from heading("header", width)
     yield from _header(facts, width)
     yield from heading("taps", width)
     if not facts.rows:
         yield from paragraph(f"{missing_words(facts.run, 'taps')}.", width)
+    else:
+        yield from _table(facts, width)
+    if facts.depths:
+        yield from heading("length of the state the draft reads at each depth", width)
+        yield from _depths(facts.depths, width)
+    if not facts.rows:
         return
-    yield from _table(facts, width)
     yield from heading("length over the run", width)
     yield from _course(facts, width)
+
+
+def _cleared(outcomes: Sequence[Outcome], width: int) -> Iterator[PageLine]:
+    """What was cleared, under its own name: that of a rule would clear what another finding of it says."""
+    accused = {_name(outcome.id) for outcome in outcomes if isinstance(outcome, Finding)}
+    for outcome in outcomes:
+        if isinstance(outcome, Cleared) and _name(outcome.id) not in accused:
+            yield from cleared_line(_name(outcome.id), outcome, width)
+
+
+def _name(id_: str) -> str:
+    """Last part of an id; of a rule that has none, what it is about: layer, form."""
+    return id_.partition("/")[2] or id_.removeprefix("tap-")
 
 
 def _header(facts: TapsFacts, width: int) -> Iterator[PageLine]:
@@ -181,6 +216,21 @@ def _boundary(value: int | None) -> str:
 def _role(row: TapRow) -> Role:
     is_far = row.best_cosine is not None and row.best_cosine < _SAME
     return "warning" if is_far or row.is_elsewhere or row.is_scaled or row.nonfinite else "plain"
+
+
+# --- fed back ------------------------------------------------------------------------------------
+
+
+def _depths(depths: Mapping[int, Lengths], width: int) -> Iterator[PageLine]:
+    sizes = (6, 9, 9, 9, 9)
+    yield line(Span(table_row(("depth", "steps", "mean rms", "lowest", "highest"), sizes), "dim"))
+    for depth, one in depths.items():
+        values = (one.mean, one.lowest, one.highest)
+        cells = [f"{depth + 1}", f"{one.n:,}", *(number(value) for value in values)]
+        yield line(Span(table_row(cells, sizes)), row=one.first_step)
+    words = "Depth 1 reads the target's states, each further one the state that the draft fed back to itself."
+    words += " A norm leaves every state nearly the same length."
+    yield from paragraph(words, width, role="dim")
 
 
 # --- course --------------------------------------------------------------------------------------

@@ -143,6 +143,11 @@ class AskingScreen(KeyScreen):
         self.taken_count()
         self.viewer.open_help()
 
+    def action_fields(self) -> None:
+        """What an expression may name."""
+        self.taken_count()
+        self.viewer.open_fields()
+
     def action_palette(self) -> None:
         """Finds a command by its words."""
         self.taken_count()

@@ -118,8 +118,11 @@ class HuntingScreen(MovingScreen):
 
     def action_finding(self, direction: int) -> None:
         """The next or previous step that a finding names."""
-        count = self.taken_count() or 1
-        self._ask(lambda findings: self._go_to_finding(findings, direction, count))
+        self.ask_for_finding(direction, self.taken_count() or 1)
+
+    def ask_for_finding(self, direction: int, count: int, *, with_this: bool = False) -> None:
+        """As `action_finding`; `with_this` begins at the step under the cursor and not behind it."""
+        self._ask(lambda findings: self._go_to_finding(findings, direction, count, with_this=with_this))
 
     def action_cliff(self) -> None:
         """Where acceptance falls with the length of the context."""
@@ -144,8 +147,9 @@ class HuntingScreen(MovingScreen):
         elif asked is not None:
             asked(message.findings)
 
-    def _go_to_finding(self, findings: Findings, direction: int, count: int) -> None:
-        row = findings.next_row(self.row, count, forward=direction > 0)
+    def _go_to_finding(self, findings: Findings, direction: int, count: int, *, with_this: bool) -> None:
+        start = self.row - direction if with_this else self.row
+        row = findings.next_row(start, count, forward=direction > 0)
         if row is not None:
             self.jump_to(row, findings.words_of(row))
         elif not findings.diagnosis.findings:

@@ -93,8 +93,6 @@ class PageScreen(AskingScreen):
             self.viewer.gathered[self.page.id] = (self.viewer.loader.total, self._facts[0])
         self._lay_out()
         if self._early is not None:
-            first = next((i for i, line in enumerate(self._lines) if line.row is not None), 0)
-            self.lines.set_cursor(first if first < self.lines.page else 0)
             self.call_after_refresh(self._begin)
         self.show_place()
 
@@ -134,11 +132,11 @@ class PageScreen(AskingScreen):
             self._pane("status").show([[Span(self.prompt.shown(width - 2), "strong"), Span(" ", "cursor")]])
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
-        words = [self.word, self._search_words()]
+        words = [self._search_words()]
         words += ["reading… (Esc stops)" if self.gathering.is_running else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
-        self._pane("status").show([status_line(place, words, width, count=self.count)])
+        self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
         self._pane("hints").show([hint_line(width, self.viewer.keys, PAGE_HINTS)])
 
     def _put_cursor(self, index: int, word: str = "", scroll: int = 0) -> None:
@@ -195,6 +193,18 @@ class PageScreen(AskingScreen):
             self.say("no step belongs to this line")
         else:
             self.viewer.show_steps(line.row, line.position)
+
+    def action_finding(self, direction: int) -> None:
+        """The step of the next finding, in the list of steps; the one under its cursor counts."""
+        count = self.taken_count() or 1
+        self.viewer.show_steps()
+        self.viewer.steps.ask_for_finding(direction, count, with_this=True)
+
+    def action_cliff(self) -> None:
+        """Where acceptance falls with the length of the context, in the list of steps."""
+        self.taken_count()
+        self.viewer.show_steps()
+        self.viewer.steps.action_cliff()
 
     def action_back(self) -> None:
         """Stops the reading, else forgets the search, else goes back."""
@@ -297,4 +307,10 @@ class PageScreen(AskingScreen):
     async def _begin(self) -> None:
         """There are lines to move in."""
         if self._early is not None:
+            # The first line that leads somewhere. The list may not know its height yet: title, status and
+            # hints take a line each.
+            if self.viewer.screen is self:
+                first = next((i for i, line in enumerate(self._lines) if line.row is not None), 0)
+                self.lines.set_cursor(first if first < self.app.size.height - 3 else 0)
+                self.show_place()
             await self.start_taking_keys()

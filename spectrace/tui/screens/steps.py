@@ -134,10 +134,10 @@ class StepsScreen(HuntingScreen):
             return
         self._pane("hints").show([hint_line(width, self.viewer.keys)])
         place = place_text(self.row, total, self.position, self.num_tokens)
-        words = [self.word, *self.words()]
+        words = self.words()
         words += ["following" if self.viewer.is_following else ""]
         words += ["" if self.view == "text" else {"ids": "token ids", "both": "ids and text"}[self.view]]
-        self._pane("status").show([status_line(place, words, width, count=self.count)])
+        self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
 
     def _show_detail(self) -> None:
         height = self.layout_now.detail

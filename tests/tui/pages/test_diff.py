@@ -57,7 +57,7 @@ def test_steps_stand_side_by_side_and_lead_on(sample_traces: Path) -> None:
     own, other = (next(text for text in texts if text.startswith(f"{side}      1")) for side in "AB")
     assert "= small = box" in own
     assert "x kite→ box" in other
-    assert [line.row for line in lines if text_of(line.spans).startswith("next difference")] == [5]
+    assert [line.row for line in lines if text_of(line.spans).startswith("next difference")] == [2]
 
 
 def test_equal_traces_differ_in_nothing(sample_traces: Path) -> None:

@@ -42,7 +42,7 @@ def test_a_comparison_stops_too(sample_traces: Path) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_what_was_left_unread_is_said(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the bound a page says how many steps it speaks of, and which command reads all."""
-    monkeypatch.setattr(import_module(f"spectrace.tui.pages.{name}"), "FIRST_STEPS", 20)
+    monkeypatch.setattr(import_module(f"spectrace.tui.pages.{name}"), "FIRST_STEPS", 20, raising=False)
     monkeypatch.setattr("spectrace.tui.pages.outcomes.FIRST_STEPS", 20)
     path = write_trace(tmp_path / "t.spectrace", ({"step": row, "request": f"r{row}"} for row in range(50)))
     assert "From the first 20 of 50 steps; spectrace " in flat(name, path)

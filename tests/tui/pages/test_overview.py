@@ -52,7 +52,7 @@ def test_the_first_finding_has_its_numbers(sample_traces: Path) -> None:
 def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing is found the page says that this proves nothing, and what could not be checked."""
     monkeypatch.setattr(
-        "spectrace.tui.pages.overview.diagnose",
+        "spectrace.tui.pages.outcomes.diagnose",
         lambda trace, **options: replace(diagnose(trace, **options), findings=[]),
     )
     text = flat("overview", sample_traces / "eagle3.spectrace")

@@ -23,7 +23,7 @@ def test_the_worst_comes_first(sample_traces: Path) -> None:
     """Ordered by accept length, with the run as a whole above."""
     lines = shown("requests", sample_traces / "draft-greedy.spectrace").splitlines()
     assert lines[2].split() == ["whole", "run", "51", "120", "2.38", "29.5", "%", "0.600"]
-    assert lines[3].split() == [">", "r0", "0", "21", "40", "1.90", "19.0", "%", "0.476"]
+    assert lines[3].split() == ["*", "r0", "0", "21", "40", "1.90", "19.0", "%", "0.476"]
     assert [line.split()[-4] for line in lines[3:6]] == ["1.90", "2.67", "2.79"]
 
 

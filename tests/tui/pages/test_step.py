@@ -36,7 +36,7 @@ def test_a_token_that_the_draft_cannot_say(tmp_path: Path) -> None:
 def test_alternatives_of_both_sides(tmp_path: Path) -> None:
     """Both lists stand below each other, for each place that was reached and for no other."""
     text = shown("step", make_trace(tmp_path / "t.spectrace", 4), 1)
-    assert '0: draft        0 " the" -0.500  1 " quick" -1.000' in text
+    assert '0: draft, raw   0 " the" -0.500  1 " quick" -1.000' in text
     assert "0: target       103" in text
     assert "1: draft" in text
     assert "2: draft" not in text, "the third token was not reached"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
+
 from spectrace.testing import write_trace
 from tests.tui.pages.showing import flat, lines_of, shown
 
@@ -32,6 +34,32 @@ def test_healthy_taps_have_no_remark(sample_traces: Path) -> None:
     assert "looks like" not in text
     assert "^" not in text
     assert "float32" in text
+
+
+def test_a_finding_about_the_state_fed_back_is_shown(sample_traces: Path) -> None:
+    """What the overview says of states stands here too, beside the length at each depth."""
+    text = shown("taps", sample_traces / "eagle3-feedback-normed.spectrace")
+    assert "certain  tap-form/feedback-norm" in text
+    assert "cleared  width: all states are 192 wide" in text
+    assert "cleared  tap-form" not in text
+    means = re.findall(r"^([1-4]) +\d+ +(\d+\.\d+)", text, re.MULTILINE)
+    assert [depth for depth, _ in means] == ["1", "2", "3", "4"]
+    assert float(means[0][1]) > 5 * float(means[1][1])
+
+
+@pytest.mark.parametrize(
+    "name", ["eagle3-feedback-normed", "eagle3-taps-normed", "eagle3-taps-shifted", "eagle3"]
+)
+def test_the_findings_about_states_are_those_of_the_overview(sample_traces: Path, name: str) -> None:
+    """And no cleared line bears the name of one of them."""
+    path = sample_traces / f"{name}.spectrace"
+    here, there = (shown(page, path) for page in ("taps", "overview"))
+    found = re.findall(r"^(?:certain|strong|hint) +(tap-\S+)", here, re.MULTILINE)
+    assert found == re.findall(r"^(?:certain|strong|hint) +(tap-\S+)", there, re.MULTILINE)
+    cleared = re.findall(r"^cleared  (\S+):", here, re.MULTILINE)
+    assert not any(
+        finding.endswith(name) or name in finding.split("/") for finding in found for name in cleared
+    )
 
 
 def test_a_jump_is_seen_and_led_to(tmp_path: Path) -> None:
