@@ -105,10 +105,15 @@ def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
     differences = found.first_differences
     yield f"{'':<13}{'compared':>9}{'differ':>9}  first"
     for name, kind in differences.kinds.items():
+        if found.without_ids and name not in ("prompt", *INPUTS):
+            continue
         if name in INPUTS:
             yield from _input(_KINDS[name], kind)
             continue
         yield from _kind(_KINDS[name], kind, tokens)
+    if found.without_ids:
+        told = f"pack removed the token ids from {found.without_ids}"
+        yield from wrapped("  ", f"{told}: neither tokens nor states are compared.")
     notes = (
         ("proposals that differ in length only", differences.only_length),
         ("trees beside chains, not compared", differences.other_shape),

@@ -104,7 +104,7 @@ def _lines(done: Packed, out: Path) -> Iterator[str]:
         yield "It holds texts and token ids, as asked for with --include text."
     else:
         yield "Removed: token ids, texts, prompts, paths and names; manifest.json in it lists every field."
-    names = list(redacted.requests.items())
+    names = [(name, short) for name, short in redacted.requests.items() if name != short]
     for name, short in names[:8]:
         yield f"{visible(short, limit=60)} is {visible(name, limit=60)}"
     if len(names) > 8:

@@ -18,7 +18,7 @@ from spectrace.format.headers import plain
 from spectrace.format.reader import Trace
 from spectrace.format.records import Step
 from spectrace.report.redacting import redact
-from spectrace.report.redaction import OTHERS, RUN, STEPS, at_path
+from spectrace.report.redaction import OTHERS, RUN, STEPS, Rule, at_path
 
 _LOOKED_AT = 512
 """First steps in which an example is looked for."""
@@ -65,24 +65,18 @@ def examples(trace: Trace, include: frozenset[str]) -> Iterator[Example]:
                 before = at_path(trace.run_mapping, rule.path)
                 if before is not None and rule.path != "packed":
                     after = at_path(packed.run_mapping, rule.path)
-                    yield Example(
-                        path=rule.path, action=rule.action, note=rule.note, before=before, after=after
-                    )
+                    yield _example(rule, before, after)
             pairs = list(islice(zip(trace, packed), _LOOKED_AT))
             for rule in STEPS:
-                found = next((pair for pair in pairs if _of(pair[0], rule.path) is not None), None)
-                if found is not None:
-                    yield Example(
-                        path=rule.path, action=rule.action, note=rule.note,
-                        before=_of(found[0], rule.path), after=_of(found[1], rule.path),
-                    )  # fmt: skip
+                both = ((_of(one, rule.path), _of(other, rule.path)) for one, other in pairs)
+                values = [(before, after) for before, after in both if before is not None]
+                if values:
+                    # One that changes tells more than one that does not.
+                    yield _example(rule, *next((two for two in values if two[0] != two[1]), values[0]))
             for rule in OTHERS:
                 before = _beside(trace, rule.path)
                 if before is not None:
-                    yield Example(
-                        path=rule.path, action=rule.action, note=rule.note,
-                        before=before, after=_beside(packed, rule.path),
-                    )  # fmt: skip
+                    yield _example(rule, before, _beside(packed, rule.path))
 
 
 def _beside(trace: Trace, path: str) -> Any:
@@ -108,6 +102,12 @@ def _texts(trace: Trace, *, is_draft: bool) -> dict[str, str]:
             if len(found) >= _TEXTS:
                 return found
     return found
+
+
+def _example(rule: Rule, before: Any, after: Any) -> Example:
+    """What became of a value; what a rule left as it was is kept."""
+    action = "kept" if before == after else rule.action
+    return Example(path=rule.path, action=action, note=rule.note, before=before, after=after)
 
 
 def _of(step: Step, path: str) -> Any:

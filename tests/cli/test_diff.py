@@ -75,9 +75,18 @@ def test_json_has_the_keys_of_the_contract(run: Run) -> None:
         found = json.loads(run("diff", "--json", HEALTHY, SAMPLES / f"{other}.spectrace").out)
         assert set(found) == {
             "a", "b", "is_equal", "alignment", "headers", "same_weights", "first_differences", "fork", "taps",
-            "acceptance", "next",
+            "acceptance", "next", "without_ids",
         }  # fmt: skip
-        kinds = ("prompt", "proposal", "target_pick", "decision", "emitted")
+        kinds = (
+            "prompt",
+            "draft_positions",
+            "kv_lengths",
+            "fed_back",
+            "proposal",
+            "target_pick",
+            "decision",
+            "emitted",
+        )
         assert set(kinds) < set(found["first_differences"])
         assert {"alpha1", "acceptance_rate", "accept_length", "positions"} < set(found["acceptance"])
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from spectrace.testing import write_trace
 from tests.cli.conftest import Run
 
 
@@ -35,7 +36,9 @@ def test_an_exported_pack_is_imported_again(trace: Path, run: Run) -> None:
 
 def test_the_sender_learns_which_request_is_which(trace: Path, run: Run) -> None:
     """Names that the pack does not hold are told to the one who made it."""
-    assert "r0 is r0" in run("pack", trace, "-o", "a.zip").out
+    assert "r0 is" not in run("pack", trace, "-o", "a.zip").out  # it kept its name
+    other = write_trace(trace.with_name("b.spectrace"), [{"request": "mine"}])
+    assert "r0 is mine" in run("pack", other, "-o", "b.zip").out
 
 
 def test_a_dry_run_writes_nothing_and_shows_examples(trace: Path, run: Run, tmp_path: Path) -> None:
@@ -50,6 +53,10 @@ def test_a_dry_run_writes_nothing_and_shows_examples(trace: Path, run: Run, tmp_
     assert fields["emitted_ids"]["leaves_as"] == [None] * len(fields["emitted_ids"]["example"])
     assert fields["target.id"]["leaves_as"] is None
     assert fields["position"]["leaves_as"] == fields["position"]["example"]
+    assert fields["emitted_ids"]["action"] == "reduced"
+    same = [entry for entry in fields.values() if entry["leaves_as"] == entry["example"]]
+    assert same
+    assert {entry["action"] for entry in same} == {"kept"}
 
 
 def test_a_dry_run_knows_what_is_included(trace: Path, run: Run) -> None:

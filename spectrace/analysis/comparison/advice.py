@@ -24,6 +24,13 @@ def advise(found: Comparison) -> list[str]:
 
 def _causes(found: Comparison) -> Iterator[str]:
     kinds = found.first_differences.kinds
+    if found.without_ids:
+        yield from _of_inputs(found)
+        yield (
+            f"No token was compared, pack having removed the ids from {found.without_ids}: compare the "
+            "traces themselves where they were recorded."
+        )
+        return
     if not kinds["emitted"].compared and not kinds["prompt"].differing:
         yield (
             "No token stands at the same place of both texts: are these the same prompts, and do both count "

@@ -204,11 +204,13 @@ def _differ(one: Prompt, other: Prompt) -> bool:
     if one.digest is not None and other.digest is not None and _scheme(one.digest) == _scheme(other.digest):
         return one.digest != other.digest
     a, b = _ids_digest(one), _ids_digest(other)
-    return a is not None and b is not None and a != b
+    return a is not None and b is not None and _scheme(a) == _scheme(b) and a != b
 
 
 def _scheme(digest: str) -> str:
-    return digest.partition(":")[0] if ":" in digest else ""
+    """What it compares with: sha256, or the others of one packed trace (`prompt 0 of 1a2b3c4d`)."""
+    name, colon, _ = digest.partition(":")
+    return name if colon else digest.rpartition(" ")[2] if digest.startswith("prompt ") else ""
 
 
 def _ids_digest(prompt: Prompt) -> str | None:

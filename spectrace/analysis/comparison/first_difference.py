@@ -15,7 +15,7 @@ import numpy as np
 from spectrace.analysis.comparison.alignment import Pair
 from spectrace.analysis.comparison.difference import INPUTS, Difference, FirstDifferences, Kind
 from spectrace.analysis.comparison.hits import Hits, Proposals, differing_picks, forks
-from spectrace.analysis.comparison.inputs import differing_inputs
+from spectrace.analysis.comparison.inputs import differing_inputs, nothing_compared
 from spectrace.analysis.comparison.row_pairs import (
     BEHIND_FORK,
     DECISION,
@@ -36,12 +36,23 @@ _BITS = {
     "decision": DECISION,
     "emitted": EMITTED,
 }
+_WITHOUT_IDS = ("draft_positions", "kv_lengths")
+"""What hangs on no token."""
 _LISTED = 64
 """Requests whose first difference a result lists."""
 
 
-def compare_rows(a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair]) -> tuple[FirstDifferences, Array]:
+def compare_rows(
+    a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair], *, has_ids: bool = True
+) -> tuple[FirstDifferences, Array]:
     """Everything that differs before the texts part.
+
+    Args:
+        a: rows of A.
+        b: rows of B.
+        texts: of both.
+        pairs: the requests.
+        has_ids: both hold token ids; without them no token is compared, nor what hangs on one.
 
     Returns:
         The differences, and [rows of A] bits of `RowPairs.differs`.
@@ -55,6 +66,8 @@ def compare_rows(a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair]) -> tuple
         "decision": proposals.decisions(),
         "emitted": forks(a, b, texts),
     }
+    if not has_ids:
+        hits = {name: found if name in _WITHOUT_IDS else nothing_compared() for name, found in hits.items()}
     marks = np.where(a.positions > texts.fork[a.pairs], BEHIND_FORK, 0).astype(np.uint8)
     for name, found in hits.items():
         marks[found.a] |= _BITS[name]
@@ -67,17 +80,19 @@ def compare_rows(a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair]) -> tuple
             compared=found.compared,
             differing=len(found.a),
             requests=len(first[name]),
-            first=told.earliest(name, found, proposals.telling() if name == "proposal" else None),
+            first=told.earliest(
+                name, found, proposals.telling() if name == "proposal" and len(found.a) else None
+            ),
         )
     parting = hits["emitted"]
     order = np.argsort(a.numbers[parting.a], kind="stable")[:_LISTED]
     return FirstDifferences(
         kinds=kinds,
-        only_length=int(proposals.only_length.sum()),
-        other_shape=proposals.num_other_shape,
+        only_length=int(proposals.only_length.sum()) if has_ids else 0,
+        other_shape=proposals.num_other_shape if has_ids else 0,
         same_raw_other_id=proposals.same_raw_other_id,
-        ends_earlier=texts.ends_earlier(),
-        unseen=texts.unseen(),
+        ends_earlier=texts.ends_earlier() if has_ids else 0,
+        unseen=texts.unseen() if has_ids else 0,
         forks=[told.difference("emitted", parting, int(at)) for at in order],
         by_request=(prompts + list(told.by_request(hits, first)))[:_LISTED],
     ), marks

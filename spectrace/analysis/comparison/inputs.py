@@ -53,7 +53,7 @@ def _tokens(one: Ids, other: Ids, proposals: Proposals, begin: int, unequal: Une
     """
     a, b = proposals.a, proposals.b
     if one.is_empty or other.is_empty:
-        return _none()
+        return nothing_compared()
     chains = np.flatnonzero((a.marks[proposals.mine] | b.marks[proposals.theirs]) & TREE == 0)
     mine, theirs = proposals.mine[chains], proposals.theirs[chains]
     ends = np.minimum(proposals.index[chains] + 2, proposals.shared[chains])
@@ -103,7 +103,8 @@ def _hits(compared: int, mine: Array, theirs: Array, index: Array, values: tuple
     return Hits(compared, mine, theirs, index, values, (everywhere, everywhere))
 
 
-def _none() -> Hits:
+def nothing_compared() -> Hits:
+    """Of a kind that one trace lacks."""
     nothing = np.zeros(0, np.int64)
     return _hits(0, nothing, nothing, nothing, (nothing, nothing))
 

@@ -26,6 +26,8 @@ class Comparison:
     same_weights: bool | None
     """Whether the drafts hold the same weights, by fingerprint; None where a trace has none."""
     first_differences: FirstDifferences
+    without_ids: str
+    """Which traces hold no token ids, pack having removed them: A, B or "A and B"; "" when both have them."""
     fork: Fork | None
     """The token at which texts part, with its verdict; None where none do."""
     taps: Sequence[TapMatch]
@@ -57,12 +59,14 @@ class Comparison:
           ``problem`` (why nothing but the headers was compared).
         * ``headers``: list of ``field`` (path), ``words``, ``a``, ``b``.
         * ``same_weights``: whether the drafts' fingerprints agree; null where a trace has none.
-        * ``first_differences``: under each of ``prompt``, ``proposal``, ``target_pick``, ``decision``,
-          ``emitted`` the counts ``compared``, ``differing``, ``requests``, and ``first``: ``kind``,
+        * ``first_differences``: under each of ``prompt``, ``draft_positions``, ``kv_lengths``, ``fed_back``,
+          ``proposal``, ``target_pick``, ``decision``, ``emitted`` the counts ``compared``, ``differing``,
+          ``requests``, and ``first``: ``kind``,
           ``request``, ``position`` (within prompt and text), ``token`` (within the text), ``steps``,
           ``index`` (within the proposal or the step), ``values``, ``raw``. Beside them
           ``proposal_only_length``, ``proposal_other_shape``, ``same_raw_other_id``,
           ``texts_that_end_earlier``, ``tokens_unseen``, and ``by_request``, a list of first differences.
+        * ``without_ids``: which traces hold no ids ("A", "B", "A and B", ""): then no token is compared.
         * ``fork``: null, or ``request``, ``position``, ``token``, ``steps``, ``ids``, ``verdict`` (tie |
           no_tie | off_pick | sampled | unknown), ``gap`` and ``limit`` in logits, ``rank_of_other``,
           ``picks``, ``was_draft``, ``forks`` (requests whose texts part), ``judged`` (verdict -> requests).
@@ -79,6 +83,7 @@ class Comparison:
             "headers": [item.to_mapping() for item in self.headers],
             "same_weights": self.same_weights,
             "first_differences": self.first_differences.to_mapping(),
+            "without_ids": self.without_ids,
             "fork": None if self.fork is None else self.fork.to_mapping(),
             "taps": [match.to_mapping() for match in self.taps],
             "acceptance": self.acceptance.to_mapping(),

@@ -179,9 +179,14 @@ def _first(sides: tuple[Side, Side], found: Comparison, width: int) -> Iterator[
     sizes = [12, 9, 7, 9, 9] if width >= 56 else [11, 0, 6, 9, 0]
     yield line(Span(table_row(["", "compared", "differ", "step of A", "of B"], sizes), "dim"))
     for name, kind in found.first_differences.kinds.items():
-        if name in INPUTS and not kind.compared:
+        if (name in INPUTS or found.without_ids) and not kind.compared:
             continue
         yield from _kind(name, kind, sides, sizes, width)
+    if found.without_ids:
+        words = (
+            f"pack removed the token ids from {found.without_ids}: neither tokens nor states are compared."
+        )
+        yield from paragraph(words, width, role="warning")
     others = [at for at in found.first_differences.by_request if at.steps is not None]
     if len(others) > 1:
         yield from heading("first difference of each request", width)

@@ -11,6 +11,7 @@ import pytest
 import spectrace
 from spectrace import Trace, compare
 from spectrace.analysis.comparison.difference import INPUTS
+from spectrace.report.packing import pack
 
 Traced = Callable[..., Trace]
 Cut = Callable[..., list[dict[str, Any]]]
@@ -95,3 +96,23 @@ def test_inputs_of_any_size_and_length_are_survived(traced: Traced, cut: Cut, fi
         found = compare(*(traced(_with(steps, **side)) for side in pair))
         assert found.alignment.problem is None
         assert found.first_differences.kinds["fed_back"].differing == 0
+
+
+@pytest.mark.parametrize("num_packed", [1, 2])
+def test_of_packed_traces_no_token_is_compared(tmp_path: Path, num_packed: int) -> None:
+    """The ids are gone: that is said, and what hangs on no token is compared."""
+    paths = [SAMPLES / "eagle3.spectrace", SAMPLES / "eagle3-draft-kv-kept.spectrace"]
+    for at in range(2 - num_packed, 2):
+        out = tmp_path / f"{at}.zip"
+        with spectrace.open(paths[at]) as trace:
+            pack(trace, out, name=out.name)
+        paths[at] = out
+    with spectrace.open(paths[0]) as a, spectrace.open(paths[1]) as b:
+        found = compare(a, b)
+    assert found.without_ids == ("B" if num_packed == 1 else "A and B")
+    kinds = found.first_differences.kinds
+    assert kinds["kv_lengths"].differing
+    assert all(kinds[name].compared == 0 for name in kinds if name not in ("kv_lengths", "draft_positions"))
+    assert not found.taps
+    assert "KV length" in found.next[0]
+    assert f"No token was compared, pack having removed the ids from {found.without_ids}" in found.next[1]
