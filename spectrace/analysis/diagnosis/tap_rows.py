@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.fingerprints import TapTally
 from spectrace.analysis.diagnosis.reference import Comparison, Match, compare, cosine
 from spectrace.analysis.diagnosis.tap_layer import SAME
 from spectrace.analysis.diagnosis.verdict import Finding, Outcome, Strength
-from spectrace.format.columns import Array
 
 _SHIFTS = (-2, -1, 1, 2)
 _MIN_ROWS = 8
@@ -24,7 +24,11 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     if comparison is None:
         return
     matches = [match for match in comparison.matches if match.declared in comparison.references]
-    likeness = {shift: _likeness(comparison, matches, shift) for shift in (0, *_SHIFTS)}
+    tally = facts.of(TapTally)
+    likeness = {
+        shift: [c for match in matches for c in _likeness(tally, comparison, match, shift)]
+        for shift in (0, *_SHIFTS)
+    }
     at_home = likeness[0]
     best = max(_SHIFTS, key=lambda shift: _mean(likeness[shift]))
     if len(likeness[best]) < _MIN_ROWS or _mean(likeness[best]) < SAME or _mean(at_home) >= _DIFFERENT:
@@ -45,18 +49,22 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     )
 
 
-def _likeness(comparison: Comparison, matches: Sequence[Match], shift: int) -> Array:
-    """Cosines of rows with the reference of the token so far from their own."""
+def _likeness(tally: TapTally, comparison: Comparison, match: Match, shift: int) -> list[float]:
+    """Cosines of a tap's rows with the reference of the token so far from their own.
+
+    Of all its rows: a reference has few tokens, and seldom two in a row.
+    """
+    table = comparison.references[match.declared]
     mine, theirs = [], []
-    for match in matches:
-        table = comparison.references[match.declared]
-        for (request, position), projections in zip(match.places, match.rows):
+    for request in {request for request, _ in match.places}:
+        rows = tally.rows[request][match.key]
+        for position, projections in zip(rows.positions, rows.projections):
             there = table.get((request, position + shift))
-            if there is not None:
+            if there is not None and np.isfinite(projections).all():
                 mine.append(projections)
                 theirs.append(there[1])
-    return cosine(np.array(mine), np.array(theirs)) if mine else np.zeros(0)
+    return cosine(np.array(mine), np.array(theirs)).tolist() if mine else []
 
 
-def _mean(values: Array) -> float:
-    return float(values.mean()) if len(values) else -1.0
+def _mean(values: Sequence[float]) -> float:
+    return float(np.mean(values)) if values else -1.0
