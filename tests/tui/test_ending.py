@@ -64,7 +64,7 @@ def test_a_terminal_that_closes_while_it_is_drawn_on_ends_the_viewer(
     """Nobody reads, so that the writing thread and then the loop wait; then the terminal is gone."""
     session = Session(trace, *options, size=(200, 60))
     _up(session)
-    session.send("jkjkoSsHRTV" * 20)
+    session.send("oS" * 100)
     os.close(session._fd)
     assert os.waitstatus_to_exitcode(_changed(session.pid)) == 128 + signal.SIGHUP
 
@@ -73,7 +73,7 @@ def test_a_signal_ends_a_viewer_that_nobody_reads(trace: Path) -> None:
     """The terminal is there and full."""
     with Session(trace, "--stock-driver", size=(200, 60)) as session:
         _up(session)
-        session.send("jkjkoSsHRTV" * 20)
+        session.send("oS" * 1000)
         os.kill(session.pid, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(_changed(session.pid)) == 128 + signal.SIGTERM
         assert all(_modes(session))
