@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from spectrace.errors import UsageError
 from spectrace.format.reader import Trace
+from spectrace.tui.ending import GRACE, Ending, end_within
 from spectrace.tui.keymap import keymap_path
 from spectrace.tui.loader import Loader
 from spectrace.tui.plain import check_screen
@@ -52,22 +53,28 @@ def run(
     terminal = terminal_of(os.environ)
     # What is printed beside the viewer is printed over it.
     warnings.simplefilter("ignore")
-    with first_screen(loader, row, os.environ) as painted:
-        if screen:
-            check_screen(screen)
-        from spectrace.tui.viewer import Viewer
+    ending = Ending()
+    ending.watch()
+    try:
+        with first_screen(loader, row, os.environ, ending) as painted:
+            if screen:
+                check_screen(screen)
+            from spectrace.tui.viewer import Viewer
 
-        viewer = Viewer(
-            loader,
-            terminal,
-            at=row,
-            screen=screen,
-            follow=follow,
-            word=first_tip(tip_path()),
-            first_paint=painted,
-            keymap=keymap_path(),
-        )
-        viewer.run(mouse=terminal.has_mouse)
+            viewer = Viewer(
+                loader,
+                terminal,
+                at=row,
+                screen=screen,
+                follow=follow,
+                word=first_tip(tip_path()),
+                first_paint=painted,
+                keymap=keymap_path(),
+                ending=ending,
+            )
+            viewer.run(mouse=terminal.has_mouse)
+    finally:
+        ending.close()
 
 
 def starting_row(loader: Loader, *, at: int | None, first: bool = False, follow: bool = False) -> int:
@@ -134,7 +141,14 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
     except ImportError:
         raise UsageError("--serve needs textual-serve: pip install 'spectrace-tui[serve]'") from None
     command = shlex.join([sys.executable, "-m", "spectrace", "view", *options, "--", str(path)])
-    Server(command, host="127.0.0.1", port=port, title="spectrace").serve()
+
+    class Bounded(Server):
+        def request_exit(self) -> None:
+            # In order it waits for every browser to go; their viewers end with this process.
+            end_within(GRACE, lambda: os._exit(0))
+            super().request_exit()
+
+    Bounded(command, host="127.0.0.1", port=port, title="spectrace").serve()
 
 
 def _check_terminal() -> None:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from spectrace.tui.ending import Ending
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import Loader
 from spectrace.tui.spans import Line, Role, Span, width_of
@@ -94,8 +95,10 @@ def _styled(span: Span, has_colour: bool) -> str:
 
 
 @contextmanager
-def first_screen(loader: Loader, row: int, environ: Mapping[str, str]) -> Iterator[FirstPaint | None]:
-    """Draws the first screen and holds the terminal until the app has ended.
+def first_screen(
+    loader: Loader, row: int, environ: Mapping[str, str], ending: Ending
+) -> Iterator[FirstPaint | None]:
+    """Draws the first screen and holds the terminal until the app has ended; tells the ending its modes.
 
     Yields:
         What was drawn, None where that cannot be done here.
@@ -109,7 +112,7 @@ def first_screen(loader: Loader, row: int, environ: Mapping[str, str]) -> Iterat
         yield None
         return
     terminal = sys.__stdin__.fileno() if sys.__stdin__ is not None else -1
-    saved = termios.tcgetattr(terminal)
+    saved = ending.modes = termios.tcgetattr(terminal)
     try:
         termios.tcsetattr(terminal, termios.TCSANOW, _keys_as_bytes(saved, terminal))
         width, height = os.get_terminal_size(terminal)
@@ -121,10 +124,12 @@ def first_screen(loader: Loader, row: int, environ: Mapping[str, str]) -> Iterat
         yield FirstPaint(frame, width, height)
     except BaseException:
         # The app leaves the screen itself, unless it never came to it.
-        os.write(2, b"\x1b[?7h\x1b[?25h\x1b[?1049l")
+        with suppress(OSError):  # The terminal is gone.
+            os.write(2, b"\x1b[?7h\x1b[?25h\x1b[?1049l")
         raise
     finally:
-        termios.tcsetattr(terminal, termios.TCSADRAIN, saved)
+        with suppress(termios.error):
+            termios.tcsetattr(terminal, termios.TCSADRAIN, saved)
 
 
 def _keys_as_bytes(attributes: list[Any], terminal: int) -> list[Any]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from threading import Event
 from time import monotonic
@@ -12,12 +12,13 @@ from typing import Any, cast
 
 from textual import events, work
 from textual.app import App
-from textual.driver import Driver
 from textual.message import Message
 from textual.worker import get_current_worker
 
 from spectrace.format.text import visible
 from spectrace.tui.background import Background, Outcome
+from spectrace.tui.drivers import driver_class
+from spectrace.tui.ending import Ending
 from spectrace.tui.findings import Findings, find
 from spectrace.tui.keymap import keymap_path, own_keys
 from spectrace.tui.keys import by_key, every_key
@@ -55,6 +56,7 @@ class Viewer(App[None]):
         word: what is to be said first.
         first_paint: what is on the screen already.
         keymap: the file with the reader's own keys.
+        ending: what SIGTERM and SIGHUP do.
     """
 
     CSS_PATH = "app.tcss"
@@ -72,14 +74,16 @@ class Viewer(App[None]):
         word: str = "",
         first_paint: FirstPaint | None = None,
         keymap: Path | None = None,
+        ending: Ending | None = None,
     ) -> None:
         # Before App.__init__: the driver is made there and takes the first paint over.
         self.first_paint = first_paint
+        self._ending = ending
         self.is_drawn = False
         """The screen has its lines; before that the first paint stays."""
         # `ansi_color` has to be known at construction: with NO_COLOR Textual else draws greys.
         super().__init__(
-            driver_class=_frugal_driver() if terminal.is_frugal else None,
+            driver_class=driver_class(is_frugal=terminal.is_frugal),
             ansi_color=True if terminal.is_ansi else None,
         )
         if terminal.is_ansi:
@@ -122,9 +126,13 @@ class Viewer(App[None]):
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
         if self.is_headless:
             return
+        if self._ending is None:
+            return
+        if self._ending.modes is not None:
+            # The driver found those of the first paint, and would leave them to the shell.
+            cast("Any", self._driver).attrs_before = self._ending.modes
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(number, self.exit)
+        self._ending.hand_over(partial(loop.call_soon_threadsafe, self.exit))
 
     def on_ready(self) -> None:
         """Follows from the start, and opens a screen, when asked to."""
@@ -314,9 +322,3 @@ class Viewer(App[None]):
                 self.is_following = False
                 return
             self._stop_following.wait(FOLLOW_INTERVAL)
-
-
-def _frugal_driver() -> type[Driver]:
-    from spectrace.tui.frugal import FrugalDriver
-
-    return FrugalDriver

@@ -18,11 +18,10 @@ from pathlib import Path
 from tests.tui.vt import Screen
 
 _PROGRAM = """
-import sys, spectrace
-from spectrace.tui import viewer
+import os, sys, spectrace
 from spectrace.tui.app import run
 if "--stock-driver" in sys.argv:
-    viewer._frugal_driver = lambda: None
+    os.environ["SPECTRACE_FRUGAL"] = "0"
 try:
     with spectrace.open(sys.argv[1]) as trace:
         run(trace, follow="--follow" in sys.argv)

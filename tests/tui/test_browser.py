@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import shutil
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -14,19 +13,13 @@ from typing import Any
 import pytest
 
 import spectrace
+from tests.tui.ptys import PATIENCE
+from tests.tui.served import free_port, reached, received
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TRACE = Path(spectrace.__file__).parent.parent / "sample_traces" / "eagle3-taps-normed.spectrace"
-PATIENCE = 60.0
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 class Browser:
@@ -72,24 +65,6 @@ async def _connected(session: Any, port: int) -> Any:
     raise AssertionError("chromium did not come up")
 
 
-async def _reached(session: Any, port: int) -> None:
-    for _ in range(int(PATIENCE * 10)):
-        try:
-            async with session.get(f"http://127.0.0.1:{port}/"):
-                return
-        except OSError:
-            await asyncio.sleep(0.1)
-    raise AssertionError("the server did not come up")
-
-
-async def _received(connection: Any, words: str) -> None:
-    """Waits until a connection was sent some words."""
-    shown = b""
-    while words.encode() not in shown:
-        message = await asyncio.wait_for(connection.receive(), PATIENCE)
-        shown += message.data if isinstance(message.data, bytes) else b""
-
-
 async def test_a_browser_shows_the_viewer_and_its_keys_act(tmp_path: Path) -> None:
     """The page draws the first rejection; `o` typed by another reader opens the overview with the cause."""
     aiohttp = pytest.importorskip("aiohttp")
@@ -109,16 +84,16 @@ async def test_a_browser_shows_the_viewer_and_its_keys_act(tmp_path: Path) -> No
     server, chromium = subprocess.Popen(serve, **quiet), subprocess.Popen(browse, **quiet)  # type: ignore[call-overload]
     try:
         async with aiohttp.ClientSession() as session:
-            await _reached(session, port)
+            await reached(session, port)
             browser = Browser(await _connected(session, debugging))
             await browser.send("Network.enable")
             await browser.send("Page.navigate", url=f"http://127.0.0.1:{port}/")
             await browser.until("step 1/")
             # A second reader beside the first, who types.
             typist = await session.ws_connect(f"http://127.0.0.1:{port}/ws?width=100&height=30")
-            await _received(typist, "step 1/")
+            await received(typist, "step 1/")
             await typist.send_json(["stdin", "o"])
-            await _received(typist, "tap-form/norm")
+            await received(typist, "tap-form/norm")
     finally:
         for process in (chromium, server):
             process.terminate()
