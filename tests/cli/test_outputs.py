@@ -6,6 +6,8 @@ import errno
 import os
 import shutil
 import stat
+import struct
+import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +16,7 @@ import pytest
 from spectrace.cli.arguments import old_kept, written_whole
 from spectrace.errors import RecorderError
 from spectrace.testing import write_trace
-from tests.format.hostile import CASES, good
+from tests.format.hostile import CASES, frame, good, head, required
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -173,17 +175,21 @@ def test_a_recording_that_fails_early_gives_the_old_one_back(
     assert set(Path().iterdir()) == ({out} if num_steps else {out, states})
 
 
-@pytest.mark.parametrize("arguments", [("pack", "-o", "a.zip"), ("report", "-o", "a.md")])
 def test_small_clocks_and_bytes_in_a_header_leave_the_machine(
-    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+    tmp_path: Path, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Times that fit in two bytes are rounded as others are; bytes where JSON has none are shown as text."""
     monkeypatch.chdir(tmp_path)
-    write_trace("small.spectrace", [{"started_ns": 300}, {"step": 1, "started_ns": 65_000}])
-    Path("bytes.spectrace").write_bytes(good(engine={"name": "x", "flags": [b"\xff"]}, method=b"\xfe"))
-    for name in ("small.spectrace", "bytes.spectrace"):
-        found = run(arguments[0], name, *arguments[1:], "--include", "paths", "--overwrite")
-        assert (found.code, found.err) == (0, "") if name.startswith("s") else found.code == 0
+    declared = frame(b"reqs", 0, {"number": 0, "request": "r0"})
+    clocks = required(2, started=[54, "u2", struct.pack("<2H", 300, 65_000)])
+    Path("small.spectrace").write_bytes(head() + declared + frame(b"STEP", 0, clocks))
+    header = {"recorder": {"name": b"\xff"}, "sampling": {"seed": b"\xfe"}, "environment": {"gpu": b"\xff"}}
+    Path("bytes.spectrace").write_bytes(good(run=header))
+    for name, more in (("small", ()), ("bytes", ("--include", "paths")), ("bytes", ())):
+        found = run("pack", f"{name}.spectrace", "-o", f"{name}.zip", *more, "--overwrite")
+        assert found.code == 0, found.err
+        with zipfile.ZipFile(f"{name}.zip") as file:
+            assert "environment.txt" in file.namelist()
 
 
 def test_steps_that_claim_to_be_none_are_compared_with_nothing(trace: Path, run: Run) -> None:
