@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Callable, Iterator
+import stat
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+import spectrace
 from spectrace.cli.output import shown
-from spectrace.errors import UsageError
+from spectrace.errors import RecorderError, SpectraceError, UsageError
+from spectrace.format.outfile import older_segment
+from spectrace.format.reader import SUFFIX
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -35,47 +40,119 @@ def overwrite_option(function: F) -> F:
     return click.option("--overwrite", is_flag=True, help="Replace OUT if it is there.")(function)
 
 
-def check_out(out: Path, *, overwrite: bool, source: Path | None = None) -> None:
-    """Refuses to write where something is, or where nothing can be.
+def check_out(out: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) -> None:
+    """Refuses to write where something is that must stay, or where nothing can be.
 
     Args:
         out: file to be written.
         overwrite: the person allowed to replace it.
-        source: the file read meanwhile, which may not be OUT.
+        inputs: what is read meanwhile; OUT may be none of it, nor a file in a folder of it.
 
     Raises:
-        UsageError: the sentence says which of the two, and what to type.
+        UsageError: the sentence says which, and what to type.
     """
     name = shown(out)
-    if out.exists() and not overwrite:
-        raise UsageError(f"{name}: already there; --overwrite replaces it")
-    if source is not None and out.exists() and source.exists() and out.samefile(source):
-        raise UsageError(f"{name}: is what is read; give another name")
-    if not out.name:
-        raise UsageError("OUT: a file is needed, not a folder")
+    if out.name in ("", "-", ".."):
+        raise UsageError(f"{name}: OUT must be the name of a file")
     if not out.parent.is_dir():
         raise UsageError(f"{name}: the folder {shown(out.parent)} does not exist")
+    if not os.path.lexists(out):
+        return
+    if not stat.S_ISREG(out.lstat().st_mode):  # a link too: what it leads to may be a device
+        raise UsageError(f"{name}: is no regular file, so it is not replaced; give another name")
+    if not overwrite:
+        raise UsageError(f"{name}: already there; --overwrite replaces it")
+    if any(file.samefile(out) for given in inputs for file in _files_of(given)):
+        raise UsageError(f"{name}: is what is read; give another name")
+
+
+def _files_of(given: Path) -> Iterator[Path]:
+    """The files that are read of an input: of a folder with traces those, of a model's folder all."""
+    if not given.is_dir():
+        files: Iterable[Path] = (given,)
+    elif (given / "config.json").exists():
+        files = given.rglob("*")
+    else:
+        traces = list(given.glob("*" + SUFFIX))
+        files = (*traces, *map(older_segment, traces))
+    return (file for file in files if file.is_file())
 
 
 @contextmanager
-def written_whole(out: Path, *, overwrite: bool, source: Path | None = None) -> Iterator[Path]:
+def written_whole(out: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) -> Iterator[Path]:
     """Lets a command write OUT so that it is there whole or not at all.
 
     Args:
         out: file to be written.
         overwrite: the person allowed to replace it.
-        source: the file read meanwhile, which may not be OUT.
+        inputs: see `check_out`.
 
     Yields:
         A path beside OUT to write to; it gets OUT's name at the end, and is removed on a fault.
 
     Raises:
         UsageError: see `check_out`.
+        OSError: it names OUT, which the person typed, not the file beside it.
+        RecorderError: likewise.
     """
-    check_out(out, overwrite=overwrite, source=source)
-    beside = out.with_name(f".{out.name}.{os.getpid()}.new")
+    check_out(out, overwrite=overwrite, inputs=inputs)
+    beside = _hidden(out, "new")
     try:
         yield beside
         beside.replace(out)
+    except RecorderError as error:
+        raise RecorderError(str(error).replace(beside.name, out.name)) from error
+    except OSError as error:
+        is_ours = error.filename is not None and os.fspath(error.filename) == str(beside)
+        if is_ours or (error.filename is None and error.errno in _NO_ROOM):
+            raise OSError(error.errno, error.strerror, str(out)) from error
+        raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What writing says without naming the file."""
+
+
+@contextmanager
+def old_kept(*outs: Path) -> Iterator[None]:
+    """Keeps what a recording replaces until the recording is there.
+
+    The files get a second, hidden name; when what runs inside raises before a step is in the new file, the
+    first of `outs`, they are put back.
+    """
+    kept = [(out, _hidden(out, "old")) for out in outs if out.exists()]
+    try:
+        for out, old in kept:
+            try:
+                os.link(out, old)
+            except OSError:  # a file system without hard links
+                out.replace(old)
+        yield
+    except BaseException:
+        if not has_steps(outs[0]):
+            for out, old in kept:
+                if old.exists():
+                    old.replace(out)
+        raise
+    finally:
+        for _, old in kept:
+            old.unlink(missing_ok=True)
+
+
+def has_steps(path: Path) -> bool:
+    """Whether a trace can be opened and holds a step."""
+    try:
+        with spectrace.open(path) as trace:
+            return len(trace) > 0
+    except (OSError, SpectraceError):
+        return False
+
+
+def _hidden(out: Path, kind: str) -> Path:
+    """A name beside OUT that is nobody else's, no longer than a file system allows.
+
+    Its end is OUT's: names that only differ behind a long start stay apart.
+    """
+    return out.with_name(f".{out.name[-40:]}.{os.getpid()}.{kind}")

@@ -25,7 +25,7 @@ def command(path: Path, out: Path | None, overwrite: bool) -> None:
             print_lines(export_lines(trace))
         else:
             with (
-                written_whole(out, overwrite=overwrite, source=path) as beside,
+                written_whole(out, overwrite=overwrite, inputs=[path]) as beside,
                 progress("exporting", len(trace.steps)) as show,
                 beside.open("x", newline="\n") as file,
             ):

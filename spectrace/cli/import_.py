@@ -24,7 +24,7 @@ def command(source: str, out: Path, overwrite: bool) -> None:
     """
     size = None if source == "-" else Path(source).stat().st_size
     with (
-        written_whole(out, overwrite=overwrite, source=None if source == "-" else Path(source)) as beside,
+        written_whole(out, overwrite=overwrite, inputs=[] if source == "-" else [Path(source)]) as beside,
         click.open_file(source, "rb") as stream,
         progress("importing", size) as show,
     ):

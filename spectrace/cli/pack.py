@@ -72,7 +72,7 @@ def command(
         if out is None:
             raise UsageError("-o OUT is missing: the zip to write; --dry-run writes nothing")
         with (
-            written_whole(out, overwrite=overwrite, source=traces[0]) as beside,
+            written_whole(out, overwrite=overwrite, inputs=traces) as beside,
             progress("packing", len(trace.steps)) as show,
         ):
             done = pack(

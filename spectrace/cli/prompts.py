@@ -37,6 +37,10 @@ def prompts_given(texts: Sequence[str], file: str | None) -> list[str]:
     prompts = [*texts, *([] if file is None else _read_prompts(file))]
     if not prompts:
         raise UsageError("give a prompt: --prompt TEXT, or --prompts FILE with a line each")
+    for prompt in prompts:
+        if any("\ud800" <= letter <= "\udfff" for letter in prompt):
+            source = "--prompt" if prompt in texts else f"--prompts {shown(file or '-')}"
+            raise UsageError(f"{source}: a prompt is not text: it holds bytes or halves of letters")
     return prompts
 
 

@@ -14,13 +14,14 @@ from typing import Any, Protocol
 import click
 
 import spectrace
-from spectrace.cli.arguments import check_out, json_option, out_option, overwrite_option
+from spectrace.cli.arguments import check_out, has_steps, json_option, old_kept, out_option, overwrite_option
 from spectrace.cli.engines import EAGLE3, engine_for, extra_of, model_folder
-from spectrace.cli.output import print_json, print_lines, progress, shown
+from spectrace.cli.limits import check_early_exit, device, temperature, top_p, tree_of
+from spectrace.cli.output import print_json, print_lines, progress, say, shown
 from spectrace.cli.prompts import PREDICTABLE, prompts_given
-from spectrace.cli.record_text import difference, outcome
+from spectrace.cli.record_text import difference, lost_sentence, outcome
 from spectrace.cli.stats import summary
-from spectrace.errors import EngineNotInstalled, UsageError
+from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
 
 GROUP = "spectrace.recorders"
 
@@ -37,7 +38,7 @@ class Generate(Protocol):
 @click.option("--draft", metavar="DIR", help="Folder of the draft model.")
 @click.option(
     "--prompt-lookup",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1024),
     metavar="N",
     help="No draft: propose N tokens found in the text so far.",
 )
@@ -58,13 +59,13 @@ class Generate(Protocol):
 @overwrite_option
 @click.option(
     "--num-draft-tokens",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1024),
     metavar="K",
     help="Tokens of every proposal.  [default: as the draft's generation config says]",
 )
 @click.option(
     "--max-new-tokens",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1 << 24),
     default=128,
     show_default=True,
     metavar="N",
@@ -72,19 +73,33 @@ class Generate(Protocol):
 )
 @click.option(
     "--temperature",
-    type=click.FloatRange(0),
+    type=float,
+    callback=temperature,
     default=0.0,
     metavar="T",
     help="Sample with this temperature.  [default: 0, greedy]",
 )
-@click.option("--top-k", type=click.IntRange(1), metavar="N", help="Sample among the N best.  [default: all]")
+@click.option(
+    "--top-k",
+    type=click.IntRange(1, (1 << 31) - 1),
+    metavar="N",
+    help="Sample among the N best.  [default: all]",
+)
 @click.option(
     "--top-p",
-    type=click.FloatRange(0, 1, min_open=True),
+    type=float,
+    callback=top_p,
     metavar="P",
     help="Sample among the best that hold P.  [default: all]",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the sampling.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, (1 << 63) - 1),
+    default=0,
+    metavar="N",
+    show_default=True,
+    help="Seed of the sampling.",
+)
 @click.option(
     "--dtype",
     type=click.Choice(["auto", "float32", "bfloat16", "float16"]),
@@ -92,7 +107,12 @@ class Generate(Protocol):
     show_default=True,
     help="auto: as the checkpoint says.",
 )
-@click.option("--device", metavar="NAME", help="cpu, cuda, cuda:1, mps.  [default: a GPU where there is one]")
+@click.option(
+    "--device",
+    callback=device,
+    metavar="NAME",
+    help="cpu, cuda, cuda:1, mps.  [default: a GPU where there is one]",
+)
 @click.option("--chat", is_flag=True, help="Wrap each prompt in the target's chat template.")
 @click.option(
     "--compare-baseline", is_flag=True, help="Also run without speculation; compare time and greedy output."
@@ -109,7 +129,7 @@ class Generate(Protocol):
 )
 @click.option(
     "--states",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1 << 31),
     metavar="N",
     help="EAGLE-3: also write the raw states of the first N steps, OUT.states.safetensors, for `probe`.",
 )
@@ -149,23 +169,26 @@ def command(
     spectrace record --target T --draft EAGLE3 --tree 8,5,32 --prompt "Once upon a time" -o run.spectrace
     spectrace record --target T --control self-draft --prompts prompts.txt -o self.spectrace
 
-    With --compare-baseline the exit code is 1 when greedy output is not the same token by token; the trace is
-    written all the same, and the first difference is named with the target's logit gap there. Near zero, the
-    two tokens were a tie that rounding decided.
+    The exit code is 1 when steps were lost. With --compare-baseline it is also 1 when greedy output is not
+    the same token by token; the trace is written all the same, and the first difference is named with the
+    target's logit gap there. Near zero, the two tokens were a tie that rounding decided.
     """  # noqa: D301 (click wants a real backspace)
     proposers = [name for name in ("prompt_lookup", "early_exit") if options[name] is not None]
     _check_proposers(control, len(proposers) + (draft is not None))
     if options["prompt_lookup"] is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--prompt-lookup N says how many tokens: leave --num-draft-tokens out")
-    shape = None if tree is None else _tree(tree)
+    shape = None if tree is None else tree_of(tree)
     if shape is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--tree says how many nodes: leave --num-draft-tokens out")
-    check_out(out, overwrite=overwrite)
+    read = [Path(given) for given in (target, draft, prompts) if given not in (None, "-")]
+    check_out(out, overwrite=overwrite, inputs=read)
     if control == "predictable-text" and not texts and prompts is None:
         given = list(PREDICTABLE)
     else:
         given = prompts_given(texts, prompts)
     folders = {"target": model_folder(target), "draft": None if draft is None else model_folder(draft)}
+    if options["early_exit"] is not None:
+        check_early_exit(options["early_exit"], Path(target))
     if control is not None:
         options["control"] = control
     if control == "self-draft":
@@ -174,7 +197,7 @@ def command(
     if engine == EAGLE3:
         options |= {"tree": shape, "reference": reference, "states": states or 0}
         if states is not None:
-            check_out(_states_beside(out), overwrite=overwrite)
+            check_out(_states_beside(out), overwrite=overwrite, inputs=read)
     elif shape is not None or reference or states is not None:
         words = "--tree, --reference and --states need an EAGLE-3 draft"
         raise UsageError(f"{words}: --draft DIR or --engine eagle3")
@@ -184,7 +207,10 @@ def command(
             print_json(summary(trace))
         else:
             print_lines(outcome(trace, None if states is None else _states_beside(out)))
-        return 1 if difference(trace) else 0
+        lost = lost_sentence(trace)
+        if lost is not None:
+            say(lost)
+        return 1 if lost is not None or difference(trace) else 0
 
 
 def _check_proposers(control: str | None, number: int) -> None:
@@ -209,11 +235,19 @@ def run(engine: str, out: Path, prompts: Sequence[str], **options: Any) -> None:
         out: trace to write.
         prompts: texts.
         options: passed on, see `Generate`.
+
+    Raises:
+        RecorderError: not one step was written.
     """
     generate = load_recorder(engine)
     runs = 2 if options.get("compare_baseline") else 1
-    with progress("recording", len(prompts) * options["max_new_tokens"] * runs) as show:
+    with (
+        old_kept(out, _states_beside(out)),
+        progress("recording", len(prompts) * options["max_new_tokens"] * runs) as show,
+    ):
         generate(out, prompts, on_progress=show, **options)
+        if not has_steps(out):
+            raise RecorderError(f"{shown(out)}: not one step could be written; is the disk full?")
 
 
 def load_recorder(engine: str) -> Generate:
@@ -240,11 +274,3 @@ def load_recorder(engine: str) -> Generate:
 def _states_beside(out: Path) -> Path:
     """Where the recorder of EAGLE-3 writes raw states."""
     return out.with_name(f"{out.name}.states.safetensors")
-
-
-def _tree(given: str) -> tuple[int, ...]:
-    """Choices per node, depth and nodes: `8,5,32`."""
-    numbers = given.split(",")
-    if len(numbers) != 3 or not all(number.isdecimal() and int(number) > 0 for number in numbers):
-        raise UsageError(f"--tree {shown(given)}: give three whole numbers TOPK,DEPTH,NODES, such as 8,5,32")
-    return tuple(map(int, numbers))

@@ -48,6 +48,18 @@ def outcome(trace: Trace, states: Path | None = None) -> list[str]:
     return [*lines, f"why:  spectrace diagnose {name}", f"next: spectrace view {name}"]
 
 
+def lost_sentence(trace: Trace) -> str | None:
+    """What a recording lacks of the run; None when it is whole."""
+    lost = sum(gap.lost for gap in trace.gaps)
+    if lost:
+        return f"{number(lost)} of {number(len(trace) + lost)} steps lost: {_reasons(trace)}"
+    return None if trace.state == "closed" else "the trace was not closed: its last steps may be lost"
+
+
+def _reasons(trace: Trace) -> str:
+    return ", ".join(dict.fromkeys(visible(gap.reason, limit=80) for gap in trace.gaps))
+
+
 def control_lines(trace: Trace) -> Iterator[str]:
     """What a control rules out or shows."""
     from spectrace.analysis.diagnosis.control_runs import control_of

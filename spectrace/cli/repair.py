@@ -24,7 +24,7 @@ def command(source: Path, out: Path, overwrite: bool, compact: bool, as_json: bo
     Says how many steps are saved and how many are known to be lost.
     """
     with (
-        written_whole(out, overwrite=overwrite, source=source) as beside,
+        written_whole(out, overwrite=overwrite, inputs=[source]) as beside,
         progress("repairing", source.stat().st_size) as show,
     ):
         report = repair(source, beside, compact=compact, on_progress=show)

@@ -38,7 +38,7 @@ def command(traces: tuple[Path, ...], out: Path, overwrite: bool, include: tuple
     is_page = out.suffix.lower() in (".html", ".htm")
     if not is_page and out.suffix.lower() not in (".md", ".markdown"):
         raise UsageError(f"{shown(out)}: a report is written as .md or .html")
-    check_out(out, overwrite=overwrite, source=traces[0])
+    check_out(out, overwrite=overwrite, inputs=traces)
     with spectrace.open(traces) as trace, progress("reading", len(trace.steps)) as show:
         found = diagnose(trace, on_progress=show)
         with tempfile.TemporaryDirectory(prefix="spectrace-") as folder:
@@ -52,7 +52,7 @@ def command(traces: tuple[Path, ...], out: Path, overwrite: bool, include: tuple
         for problem in trace.problems:
             say(f"problem: {visible(problem)}")
     text = _page(report) if is_page else markdown(report)
-    with written_whole(out, overwrite=overwrite, source=traces[0]) as beside:
+    with written_whole(out, overwrite=overwrite, inputs=traces) as beside:
         beside.write_text(text, encoding="utf-8", newline="\n")
     size = number(len(text))
     print_lines([f"{shown(out)}: {size} characters" + ("" if is_page else " of 65,536 that an issue takes")])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 import spectrace
-from spectrace.cli.arguments import TRACE
+from spectrace.cli.arguments import TRACE, overwrite_option, written_whole
 from spectrace.cli.output import print_lines, say
 from spectrace.cli.stats import print_summary
 from spectrace.errors import UsageError
@@ -40,6 +40,7 @@ PICTURE = (120, 40)
     metavar="OUT.svg",
     help="Save a picture of the screen; COLUMNS and LINES set its size.",
 )
+@overwrite_option
 @click.option("--serve", is_flag=True, help="Show the viewer in browsers of this machine.")
 @click.option("--port", type=click.IntRange(1, 65_535), default=8000, help="Port for --serve.")
 @click.option("--keys", is_flag=True, help="Print every key with its id.")
@@ -52,6 +53,7 @@ def command(
     against: Path | None,
     plain: bool,
     screenshot: Path | None,
+    overwrite: bool,
     serve: bool,
     port: int,
     keys: bool,
@@ -65,6 +67,11 @@ def command(
         return
     if path is None:
         raise UsageError("which trace? spectrace view TRACE")
+    if plain + serve + (screenshot is not None) > 1:
+        raise UsageError("give one of --plain, --screenshot and --serve")
+    _check_screen(screen)
+    if against is not None:
+        spectrace.open(against).close()  # a fault of it ends the command, as one of the first trace does
     with spectrace.open(path) as trace:
         if at is not None and at >= len(trace.steps):
             raise UsageError(f"--at {at:,}: the trace has {len(trace.steps):,} steps, from 0")
@@ -73,7 +80,8 @@ def command(
         if plain:
             _print_screen(trace, at, first, screen, others)
         elif screenshot is not None:
-            _save_picture(trace, screenshot, at, first, screen, others)
+            with written_whole(screenshot, overwrite=overwrite, inputs=(path, *others)) as beside:
+                _save_picture(trace, beside, at, first, screen, others)
         elif serve:
             _serve(path, at, first, screen, follow, port, others)
         elif is_terminal():
@@ -108,6 +116,13 @@ def is_terminal() -> bool:
     streams = (sys.stdin, sys.stdout, sys.stderr)
     can_place = os.environ.get("TERM", "") not in ("", "dumb", "unknown")
     return can_place and all(stream.isatty() for stream in streams)
+
+
+def _check_screen(name: str) -> None:
+    if name:
+        from spectrace.tui.plain import check_screen
+
+        check_screen(name)
 
 
 def _print_keys() -> None:

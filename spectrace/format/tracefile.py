@@ -231,7 +231,8 @@ class TraceFile(OpenFile):
                         yield chunk
 
     def _chunk_behind(self, frame: Frame, next_row: int) -> Chunk | None:
-        return self.chunk(frame) if self.is_behind(frame, next_row) else None
+        """The steps of a frame that was counted: one that claims none, or is out of order, is not shown."""
+        return self.chunk(frame) if claimed_rows(frame) and self.is_behind(frame, next_row) else None
 
     def chunk_at(self, row: int) -> Chunk | None:
         """The chunk that holds a row; None when the row is damaged."""

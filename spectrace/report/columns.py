@@ -61,7 +61,7 @@ class ColumnRedactor:
         if path in STEP_WORDS:
             return _known_words(column, STEP_WORDS)
         if path == "started_ns":
-            return replace(column, values=column.values // _MILLISECOND * _MILLISECOND)
+            return replace(column, values=column.values.astype(np.int64) // _MILLISECOND * _MILLISECOND)
         if path == "taps.rms" and is_nameless is not None:
             return _with_holes(column, is_nameless)
         if path == "taps.projections" and is_nameless is not None:

@@ -171,4 +171,5 @@ def _facts(value: dict[str, Any], path: str) -> Iterator[str]:
         if isinstance(item, dict):
             yield from _facts(item, f"{path}{key}.")
         elif not isinstance(item, list) or len(item) <= 32:
-            yield f"{visible(path + str(key), limit=120)}: {visible(json.dumps(item), limit=200)}"
+            text = json.dumps(item, default=str)  # a header may hold bytes
+            yield f"{visible(path + str(key), limit=120)}: {visible(text, limit=200)}"

@@ -11,6 +11,7 @@ import pytest
 
 import spectrace_demo
 from spectrace import TraceWriter
+from spectrace.errors import RecorderError
 from spectrace.testing import step_fields
 
 if TYPE_CHECKING:
@@ -257,3 +258,112 @@ def test_a_control_is_handed_to_the_recorder(recorder: FakeRecorder, run: Run) -
     assert (easy["control"], len(easy["prompts"]), easy["draft"]) == ("predictable-text", 6, Path("D"))
     assert mine["prompts"] == ["mine"]
     assert (plain["control"], plain["draft"], plain["early_exit"]) == ("no-draft", None, None)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        *(("--temperature", value) for value in ("nan", "inf", "-1", "5e-324", "1e-9")),
+        *(("--top-p", value) for value in ("nan", "0", "1.5", "5e-324")),
+        *(("--seed", value) for value in ("9223372036854775808", "-1")),
+        ("--top-k", "99999999999999999999"),
+        *(("--num-draft-tokens", value) for value in ("0", "1025")),
+        *(
+            ("--tree", value)
+            for value in ("257,2,2", "2,65,2", "2,2,1025", "9,9", "0,1,1", "9" * 5000 + ",1,1")
+        ),
+        *(("--device", value) for value in ("meta", "meta:0")),
+        ("--prompt", "half \ud83d"),
+    ],
+)
+def test_numbers_and_names_beyond_sense_are_refused_first(
+    recorder: FakeRecorder, run: Run, option: str, value: str
+) -> None:
+    """The option is named, before an engine is loaded."""
+    found = run(*RECORD, option, value)
+    assert (found.code, found.out) == (2, "")
+    assert option in found.err
+    assert recorder.calls == []
+
+
+def test_prompts_are_text(recorder: FakeRecorder, run: Run) -> None:
+    """Half a surrogate pair in JSON is no text, and the file is named."""
+    Path("p.jsonl").write_text('{"prompt": "\\ud83d"}\n')
+    found = run("record", "--target", "T", "--draft", "D", "--prompts", "p.jsonl", "-o", "o")
+    assert found.code == 2
+    assert found.err.startswith("spectrace: --prompts p.jsonl: a prompt is not text")
+
+
+def test_proposers_have_limits(recorder: FakeRecorder, run: Run) -> None:
+    """Prompt lookup proposes at most 1024 tokens, early exit leaves before the last layer."""
+    Path("T/config.json").write_text('{"num_hidden_layers": 4}')
+    base = ("record", "--target", "T", "--prompt", "x", "-o", "o")
+    found = run(*base, "--early-exit", "4")
+    assert (found.code, found.err) == (
+        2,
+        "spectrace: --early-exit 4: the target has 4 layers; give fewer\n",
+    )
+    assert run(*base, "--prompt-lookup", "1025").code == 2
+    assert recorder.calls == []
+    assert run(*base, "--early-exit", "3").code == 0
+
+
+@pytest.mark.parametrize("out", ["p.txt", "T/config.json", "D/sub/weights.safetensors"])
+def test_nothing_that_is_read_is_recorded_over(recorder: FakeRecorder, run: Run, out: str) -> None:
+    """Prompts and the files of both models stay, with --overwrite too."""
+    Path("D/sub").mkdir()
+    for name in ("p.txt", "D/sub/weights.safetensors", "T/other.spectrace"):
+        Path(name).write_text("x")
+    before = Path(out).read_bytes()
+    line = ("record", "--target", "T", "--draft", "D", "--prompts", "p.txt", "-o", out, "--overwrite")
+    found = run(*line)
+    assert (found.code, found.err) == (2, f"spectrace: {out}: is what is read; give another name\n")
+    assert Path(out).read_bytes() == before
+    assert recorder.calls == []
+
+
+def test_lost_steps_are_said_and_are_one(
+    recorder: FakeRecorder, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recording with a gap, or without its end, is no success."""
+
+    def with_gap(out: Path, prompts: list[str], **options: Any) -> None:
+        with TraceWriter(out, {}) as writer:
+            writer.step(step_fields(num_accepted=2))
+            writer.gap(lost=3, reason="queue full")
+
+    def without_end(out: Path, prompts: list[str], **options: Any) -> None:
+        out.write_bytes(killed)
+
+    monkeypatch.setattr(recorder, "load", lambda: with_gap)
+    found = run(*RECORD)
+    assert (found.code, found.err) == (1, "3 of 4 steps lost: queue full\n")
+    killed = (Path(__file__).parents[2] / "sample_traces" / "killed.spectrace").read_bytes()
+    monkeypatch.setattr(recorder, "load", lambda: without_end)
+    found = run(*RECORD, "--overwrite")
+    assert found.code == 1
+    assert "the trace was not closed" in found.err
+
+
+def test_a_run_that_fails_leaves_the_old_trace(
+    recorder: FakeRecorder, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """--overwrite replaces a trace by steps only: not by a fault before the first, nor by an empty file."""
+
+    def breaks(out: Path, prompts: list[str], **options: Any) -> None:
+        out.unlink()
+        raise RecorderError("out of memory")
+
+    def empty(out: Path, prompts: list[str], **options: Any) -> None:
+        out.unlink()
+        TraceWriter(out, {}).close()
+
+    assert run(*RECORD).code == 0
+    before = Path("run.spectrace").read_bytes()
+    for fault, sentence in ((breaks, "out of memory"), (empty, "not one step could be written")):
+        monkeypatch.setattr(recorder, "load", lambda fault=fault: fault)
+        found = run(*RECORD, "--overwrite")
+        assert found.code == 1
+        assert sentence in found.err
+        assert Path("run.spectrace").read_bytes() == before
+    assert not [path for path in Path().iterdir() if path.name.startswith(".")]

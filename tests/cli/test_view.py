@@ -115,7 +115,7 @@ def test_a_picture_of_any_screen_is_saved_without_a_terminal(
         text = Path(f"{screen}.svg").read_text(encoding="utf-8")
         assert text.startswith("<svg")
         assert words in text.replace("&#x27;", "'")
-    assert run("view", "run.spectrace", "--screenshot", "nowhere/out.svg").code == 1
+    assert run("view", "run.spectrace", "--screenshot", "nowhere/out.svg").code == 2
 
 
 def test_the_keys_are_printed_with_a_readers_own(
@@ -158,3 +158,30 @@ def test_browsers_are_served_on_the_loopback_interface_only(
     found = run("view", "run.spectrace", "--serve")
     assert found.code == 2
     assert "spectrace-tui[serve]" in found.err
+
+
+@pytest.mark.parametrize("extra", [["--plain"], ["--screenshot", "out.svg"], ["--serve"], []])
+def test_a_bad_second_trace_or_screen_ends_every_way_of_viewing(
+    trace: Path, run: Run, extra: list[str]
+) -> None:
+    """Unreadable is one, a path or a screen that is none is two; nothing is shown or written."""
+    Path("letter").write_text("Dear Sir or Madam,\n")
+    for options, code in (
+        (("--against", "letter"), 1),
+        (("--against", "nowhere"), 2),
+        (("--screen", "nosuch"), 2),
+    ):
+        found = run("view", "run.spectrace", *options, *extra)
+        assert (found.code, found.out) == (code, "")
+        assert options[1] in found.err
+    assert not Path("out.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "options", ["--plain --serve", "--plain --screenshot o.svg", "--serve --screenshot o.svg"]
+)
+def test_one_way_of_viewing_at_a_time(trace: Path, run: Run, options: str) -> None:
+    """Two that exclude each other are a usage error."""
+    found = run("view", "run.spectrace", *options.split())
+    assert (found.code, found.out) == (2, "")
+    assert found.err == "spectrace: give one of --plain, --screenshot and --serve\n"
