@@ -18,10 +18,13 @@ from pathlib import Path
 from tests.tui.vt import Screen
 
 _PROGRAM = """
-import os, sys, spectrace
+import sys, spectrace
+from spectrace.tui import viewer
 from spectrace.tui.app import run
 if "--stock-driver" in sys.argv:
-    os.environ["SPECTRACE_FRUGAL"] = "0"
+    # The rest as for a slow line, so that both can be compared.
+    choose = viewer.driver_class
+    viewer.driver_class = lambda **_: choose(is_frugal=False)
 try:
     with spectrace.open(sys.argv[1]) as trace:
         run(trace, follow="--follow" in sys.argv)
