@@ -67,6 +67,13 @@ def test_help_is_answered_without_the_heavy_packages() -> None:
     assert not _packages(loaded) & (ENGINES | DRAWING | {"numpy"})
 
 
+def test_the_viewer_starts_without_the_rules_of_the_diagnosis() -> None:
+    """They take longer to load than the first screen, and are loaded when somebody asks for a cause."""
+    loaded = _loaded_by("-c", "import spectrace.tui.app, spectrace.tui.viewer")
+    assert "spectrace.tui.viewer" in loaded
+    assert not [name for name in loaded if name.startswith("spectrace.analysis.diagnosis")]
+
+
 def test_the_bundled_models_are_found_without_an_engine() -> None:
     """`spectrace_demo` says where its models are without loading torch, numpy or the viewer."""
     loaded = _packages(_loaded_by("-c", "import spectrace_demo"))

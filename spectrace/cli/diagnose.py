@@ -11,7 +11,7 @@ import click
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.analysis.diagnosis.what_now import what_now
-from spectrace.analysis.diagnosis.words import count_of, words_of
+from spectrace.analysis.diagnosis.words import count_of, rule_of, words_of
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import number, print_json, print_lines, progress, shown
 from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
@@ -82,7 +82,7 @@ def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
             yield from wrapped(f"hint: {finding.id}: ", visible(finding.summary, limit=1000))
     if found.look_first and (full or not causes):
         yield from wrapped("look first at: ", ", ".join(map(words_of, found.look_first)))
-    accused = {_rule(finding.id) for finding in causes}
+    accused = {rule_of(finding.id) for finding in causes}
     for item in found.counterfactuals:
         is_said = any(item.name.startswith(rule) for rule in accused)  # the finding has it as evidence
         if full or (item.is_telling and not is_said):
@@ -125,7 +125,7 @@ def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:
 
 def _rest(found: Diagnosis, *, full: bool) -> Iterator[str]:
     """Causes that are cleared and those that are open, each under a name of its own."""
-    accused = {finding.id for finding in found.findings} | {_rule(f.id) for f in found.findings}
+    accused = {finding.id for finding in found.findings} | {rule_of(f.id) for f in found.findings}
     cleared = [item for item in found.cleared if item.id not in accused]
     if full:
         if cleared:
@@ -156,7 +156,3 @@ def _names(cleared: Sequence[Cleared], others: Sequence[NotChecked]) -> tuple[li
         )
 
     return listed(cleared), listed(others)
-
-
-def _rule(id_: str) -> str:
-    return id_.partition("/")[0]

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from spectrace.analysis.comparison.alignment import WAYS
-from spectrace.analysis.comparison.difference import INPUTS
+from spectrace.analysis.comparison.difference import INPUTS, KIND_WORDS
 from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN
 from spectrace.analysis.comparison.headers import shown_value
 from spectrace.analysis.comparison.inputs import input_place, input_values
@@ -108,9 +108,9 @@ def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
         if found.without_ids and name not in ("prompt", *INPUTS):
             continue
         if name in INPUTS:
-            yield from _input(_KINDS[name], kind)
+            yield from _input(KIND_WORDS[name], kind)
             continue
-        yield from _kind(_KINDS[name], kind, tokens)
+        yield from _kind(KIND_WORDS[name], kind, tokens)
     if found.without_ids:
         told = f"pack removed the token ids from {found.without_ids}"
         yield from wrapped("  ", f"{told}: neither tokens nor states are compared.")
@@ -124,18 +124,6 @@ def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
     yield from (f"  {note}: {number(count)}" for note, count in notes if count)
     if found.fork is not None:
         yield from wrapped("  ", _fork(found.fork, found.first_differences.kinds["emitted"]))
-
-
-_KINDS = {
-    "prompt": "prompt",
-    "draft_positions": "positions",
-    "kv_lengths": "KV lengths",
-    "fed_back": "fed back",
-    "proposal": "proposal",
-    "target_pick": "target pick",
-    "decision": "decision",
-    "emitted": "text",
-}
 
 
 def _input(name: str, kind: Kind) -> Iterator[str]:

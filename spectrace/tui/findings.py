@@ -38,13 +38,16 @@ class Findings:
 
     def cliff(self) -> tuple[int | None, str]:
         """The first step beyond the length at which acceptance falls, and what is said of it."""
+        # Not above: it brings every rule along, and that takes longer than the first screen.
+        from spectrace.analysis.diagnosis.words import rule_of
+
         for finding in self.diagnosis.findings:
-            if _rule(finding.id) == _CLIFF:
+            if rule_of(finding.id) == _CLIFF:
                 return _first(finding), visible(finding.summary)
         for cleared in self.diagnosis.cleared:
-            if _rule(cleared.id) == _CLIFF:
+            if rule_of(cleared.id) == _CLIFF:
                 return None, f"no cliff: {visible(cleared.summary)}"
-        reasons = (item.reason for item in self.diagnosis.not_checked if _rule(item.id) == _CLIFF)
+        reasons = (item.reason for item in self.diagnosis.not_checked if rule_of(item.id) == _CLIFF)
         return None, f"a cliff could not be looked for: {visible(next(reasons, 'no rule answered'))}"
 
 
@@ -61,10 +64,6 @@ def find(loader: Loader) -> Findings:
         diagnosis = diagnosis_of(loader, trace)
     rows = {row for finding in diagnosis.findings for row in finding.steps if 0 <= row < total}
     return Findings(diagnosis, total, tuple(sorted(rows)))
-
-
-def _rule(id_: str) -> str:
-    return id_.partition("/")[0]
 
 
 def _first(finding: Finding) -> int | None:

@@ -10,6 +10,17 @@ INPUTS = ("draft_positions", "kv_lengths", "fed_back")
 """What the draft was run with."""
 KINDS = ("prompt", *INPUTS, "proposal", "target_pick", "decision", "emitted")
 """What is compared, in the order in which one causes the next."""
+KIND_WORDS = {
+    "prompt": "prompt",
+    "draft_positions": "positions",
+    "kv_lengths": "KV lengths",
+    "fed_back": "fed back",
+    "proposal": "proposal",
+    "target_pick": "target pick",
+    "decision": "decision",
+    "emitted": "text",
+}
+"""Short words for each of `KINDS`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from spectrace.analysis.diagnosis.verdict import (
     Outcome,
     Strength,
 )
+from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.analysis.intervals import Share
 
 NEEDS_WHOLE = frozenset(
@@ -69,7 +70,7 @@ def carried(run: Mapping[str, Any]) -> Carried | None:
         return None
     outcomes: dict[str, list[Outcome]] = {}
     for outcome in _outcomes(verdicts):
-        outcomes.setdefault(outcome.id.partition("/")[0], []).append(outcome)
+        outcomes.setdefault(rule_of(outcome.id), []).append(outcome)
     return Carried(
         outcomes=outcomes,
         counterfactuals=[

@@ -28,6 +28,7 @@ from spectrace.analysis.diagnosis.verdict import (
     Outcome,
     Strength,
 )
+from spectrace.analysis.diagnosis.words import rule_of
 
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
@@ -184,7 +185,7 @@ def _of_the_first(outcomes: Iterable[Outcome], first_steps: int) -> Iterator[Out
 
 def _place(first: Iterable[str], id_: str) -> int:
     rules = list(first)
-    rule = id_.partition("/")[0]
+    rule = rule_of(id_)
     return rules.index(rule) if rule in rules else len(rules)
 
 

@@ -66,7 +66,16 @@ def words_of(id_: str) -> str:
     >>> words_of("weights/not-loaded"), words_of("window/gated"), words_of("new/rule")
     ('draft weights', 'length limit', 'new/rule')
     """
-    return WORDS.get(id_) or WORDS.get(id_.partition("/")[0]) or id_
+    return WORDS.get(id_) or WORDS.get(rule_of(id_)) or id_
+
+
+def rule_of(id_: str) -> str:
+    """First part of the id of a cause: the rule that answers for it.
+
+    >>> rule_of("weights/not-loaded")
+    'weights'
+    """
+    return id_.partition("/")[0]
 
 
 def count_of(number: int, word: str) -> str:

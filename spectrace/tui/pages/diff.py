@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from spectrace.analysis.comparison import Comparison, compare
 from spectrace.analysis.comparison.acceptance_change import Measure
-from spectrace.analysis.comparison.difference import INPUTS, Difference, Kind
+from spectrace.analysis.comparison.difference import INPUTS, KIND_WORDS, Difference, Kind
 from spectrace.analysis.comparison.headers import shown_value
 from spectrace.analysis.comparison.inputs import input_place, input_values
 from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, INPUT, PROPOSAL, TARGET_PICK
@@ -30,16 +30,6 @@ from spectrace.tui.spans import Span
 from spectrace.tui.step_detail import quoted
 from spectrace.tui.step_row import Columns, columns_for, step_line
 
-_KINDS = {
-    "prompt": "prompt",
-    "draft_positions": "positions",
-    "kv_lengths": "KV lengths",
-    "fed_back": "fed back",
-    "proposal": "proposal",
-    "target_pick": "target pick",
-    "decision": "decision",
-    "emitted": "text",
-}
 _BITS = {
     INPUT: "what the draft was run with",
     PROPOSAL: "proposal",
@@ -192,7 +182,7 @@ def _first(sides: tuple[Side, Side], found: Comparison, width: int) -> Iterator[
         yield from heading("first difference of each request", width)
         for at in others[:_MOST_REQUESTS]:
             request = visible(at.request[0], limit=24)
-            words = f"{_KINDS.get(at.kind, at.kind)} at token {at.token}: {_values(at, sides)}"
+            words = f"{KIND_WORDS.get(at.kind, at.kind)} at token {at.token}: {_values(at, sides)}"
             yield from labelled(request, words, width, row=_row(at))
 
 
@@ -202,7 +192,7 @@ def _kind(
     first = kind.first
     steps = ("", "") if first is None or first.steps is None else tuple(f"{step:,}" for step in first.steps)
     row = None if first is None else _row(first)
-    text = table_row([_KINDS.get(name, name), f"{kind.compared:,}", f"{kind.differing:,}", *steps], sizes)
+    text = table_row([KIND_WORDS.get(name, name), f"{kind.compared:,}", f"{kind.differing:,}", *steps], sizes)
     yield line(Span(text, "strong" if kind.differing else "plain"), row=row)
     if first is not None:
         where = f"{visible(first.request[0], limit=24)}: {_values(first, sides)}"

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from spectrace.analysis.diagnosis import Cleared, Diagnosis, Finding, NotChecked, diagnose
 from spectrace.analysis.diagnosis.verdict import Outcome
+from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.format.reader import Trace
 from spectrace.format.text import visible
 from spectrace.tui.loader import Loader
@@ -90,8 +91,3 @@ def bound_lines(total: int, width: int, command: str) -> Iterator[PageLine]:
     if total > FIRST_STEPS:
         words = f"From the first {FIRST_STEPS:,} of {total:,} steps; {command} reads all."
         yield from paragraph(words, width, role="warning")
-
-
-def rule_of(id_: str) -> str:
-    """First part of an id."""
-    return id_.partition("/")[0]

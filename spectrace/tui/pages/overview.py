@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from spectrace.analysis.acceptance import METRICS, accept_length, per_position
 from spectrace.analysis.diagnosis import Diagnosis
 from spectrace.analysis.diagnosis.what_now import what_now
+from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
 from spectrace.format.records import Gap, Run
@@ -24,7 +25,6 @@ from spectrace.tui.pages.outcomes import (
     diagnosis_of,
     finding_lines,
     not_checked_lines,
-    rule_of,
 )
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import bar, fitted, heading, labelled, line, paragraph

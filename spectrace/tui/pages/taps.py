@@ -13,6 +13,7 @@ from spectrace.analysis.diagnosis.facts import collect
 from spectrace.analysis.diagnosis.fingerprints import TapTally
 from spectrace.analysis.diagnosis.reference import declared_boundaries
 from spectrace.analysis.diagnosis.verdict import Outcome
+from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.analysis.fed_back import FedBackTally, Lengths
 from spectrace.analysis.tap_table import CourseTally, TapRow, heat, largest_jump, tap_rows
 from spectrace.format.records import Run
@@ -26,7 +27,6 @@ from spectrace.tui.pages.outcomes import (
     cleared_line,
     diagnosis_of,
     outcome_lines,
-    rule_of,
 )
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
