@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.keys import KEYS, Key
-from spectrace.tui.loader import Facts
+from spectrace.tui.loader import HeaderFacts
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, width_of
 
 STATES = {
@@ -20,7 +20,7 @@ STATES = {
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-def header_line(facts: Facts, width: int) -> Line:
+def header_line(facts: HeaderFacts, width: int) -> Line:
     """The run in one line."""
     state_role: Role = "plain" if facts.state == "closed" else "warning"
     # In reading order, each with what it is worth: the least worth goes first when there is no room.
@@ -153,7 +153,7 @@ def page_title(title: str, row: int | None, width: int) -> Line:
     return clip_line([Span(f" {title}{place}", "cursor")], width)
 
 
-def empty_lines(facts: Facts, width: int) -> list[Line]:
+def empty_lines(facts: HeaderFacts, width: int) -> list[Line]:
     """What to do with a trace that holds no step."""
     words = {
         "recording": "No step has been recorded yet. Press F to follow: steps appear as they come.",

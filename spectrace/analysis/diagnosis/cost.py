@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from spectrace.analysis.block import Block
 from spectrace.analysis.cost import Choice, Times, choices
-from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.verdict import Cleared, Counterfactual, Finding, Outcome, Strength
 from spectrace.analysis.diagnosis.words import count_of
