@@ -134,8 +134,13 @@ class Viewer(App[None]):
         loop = asyncio.get_running_loop()
         self._ending.hand_over(partial(loop.call_soon_threadsafe, self.exit))
 
-    def on_ready(self) -> None:
-        """Follows from the start, and opens a screen, when asked to."""
+    def begin(self) -> None:
+        """The steps have their lines: follows, and opens a screen, when asked to.
+
+        Not before: what a screen draws while the first paint still stands would be held back for good.
+        """
+        self.is_drawn = True
+        self.steps.refresh()
         if self._follow:
             self.call_next(self.steps.action_follow)
         if self._first_screen == "help":
@@ -220,7 +225,7 @@ class Viewer(App[None]):
     async def settled(self) -> None:
         """Waits until nothing more is coming, for a picture of the screen."""
         await self.workers.wait_for_complete()
-        while isinstance(self.screen, PageScreen) and self.screen.is_reading:
+        while not self.is_drawn or (isinstance(self.screen, PageScreen) and self.screen.is_reading):
             await asyncio.sleep(0.01)
         await asyncio.sleep(DETAIL_DELAY)
 

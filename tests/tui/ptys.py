@@ -27,7 +27,8 @@ if "--stock-driver" in sys.argv:
     viewer.driver_class = lambda **_: choose(is_frugal=False)
 try:
     with spectrace.open(sys.argv[1]) as trace:
-        run(trace, follow="--follow" in sys.argv)
+        screen = next((option[9:] for option in sys.argv if option.startswith("--screen=")), "")
+        run(trace, screen=screen, follow="--follow" in sys.argv)
 except spectrace.SpectraceError as error:
     sys.exit(str(error))
 """

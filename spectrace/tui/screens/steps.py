@@ -272,7 +272,6 @@ class StepsScreen(HuntingScreen):
             return
         self.go_to(self.row, self._facts.problems[0] if self._facts.problems else self._first_word)
         self._show_detail()
+        self.viewer.begin()
         await self.start_taking_keys()
-        self.viewer.is_drawn = True
-        self.refresh()
         self.viewer.count_requests()
