@@ -1,7 +1,8 @@
 """Accept length along a run: over time, by context length, batch row and segment, in few bins.
 
-One pass over the columns, in bounded memory; results are sums with which a caller makes a mean and its
-interval.
+For a plot: one number with its spread, by four things in one reading. Every sum of each group, for a table,
+is in `breakdown`. One pass over the columns, in bounded memory; results are sums with which a caller makes a
+mean and its interval.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spectrace.analysis.block import Block, blocks
+from spectrace.analysis.breakdown import OTHERS
 from spectrace.analysis.intervals import Mean
 from spectrace.format.columns import Array
 
@@ -27,7 +29,6 @@ ROW_BINS = 64
 """Batch rows; those beyond are counted in the last."""
 MAX_SEGMENTS = 16
 """Kinds of text told apart; those beyond are counted together."""
-OTHERS = "others"
 _PATHS = (
     "segment",
     "proposal_ids",
