@@ -1,7 +1,8 @@
 """Counts by request, segment, context length or batch row: the questions that the index cannot answer.
 
-Reads the columns once, block by block, in memory bounded by the number of groups; opens nothing and decodes
-no step.
+For a table: every sum of every group, exact, by one thing at a time. What is drawn along a run, with its
+spread and by several things in one reading, is in `curves`. Reads the columns once, block by block, in memory
+bounded by the number of groups; opens nothing and decodes no step.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.diagnosis.words import rule_of, words_of
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, progress, shown
-from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
+from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, simulated_lines, wrapped
 from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
@@ -100,6 +100,7 @@ def _head(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         length, rate = number(measured["accept_length"], 2), number(measured["acceptance_rate"].value)
         yield from wrapped("", f"accept length {length}; share of the draft tokens accepted {rate}")
         yield from wrapped("", f"alpha1, the first draft token accepted: {measured['alpha1']}")
+        yield from simulated_lines(trace.run)
 
 
 def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:
@@ -144,16 +145,18 @@ def _rest(found: Diagnosis, *, full: bool) -> Iterator[str]:
 
 
 def _names(cleared: Sequence[Cleared], others: Sequence[NotChecked]) -> tuple[list[str], list[str]]:
-    """Both lists in words; where the words would be the same, by id."""
+    """Both lists in words; where the same words would stand in both, with the questions in brackets."""
     open_words = {words_of(item.id) for item in others}
     clear_words = {words_of(item.id) for item in cleared}
 
     def listed(items: Sequence[Cleared | NotChecked]) -> list[str]:
-        both = open_words & clear_words
-        return list(
-            dict.fromkeys(
-                visible(item.id if words_of(item.id) in both else words_of(item.id)) for item in items
-            )
-        )
+        asked: dict[str, dict[str, None]] = {}
+        for item in items:
+            question = item.id.partition("/")[2].replace("-", " ")
+            asked.setdefault(words_of(item.id), {}).update({question: None} if question else {})
+        return [
+            visible(f"{words} ({', '.join(of)})" if of and words in open_words & clear_words else words)
+            for words, of in asked.items()
+        ]
 
     return listed(cleared), listed(others)

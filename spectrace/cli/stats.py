@@ -23,6 +23,7 @@ from spectrace.analysis.acceptance import (
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, shown, table
+from spectrace.cli.verdicts import simulated_lines
 from spectrace.format.counts import Counts
 from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
@@ -149,6 +150,7 @@ def _head(trace: Trace) -> Iterator[str]:
     if trace.run.created is not None:
         yield f"recorded {visible(trace.run.created, limit=_MAX_TEXT)}"
     yield from _warnings(trace)
+    yield from simulated_lines(trace.run)
 
 
 def _brief_head(trace: Trace) -> Iterator[str]:
@@ -160,6 +162,7 @@ def _brief_head(trace: Trace) -> Iterator[str]:
     if trace.state != "closed":
         yield _STATES.get(trace.state, trace.state)
     yield from _warnings(trace)
+    yield from simulated_lines(trace.run)
 
 
 def _warnings(trace: Trace) -> Iterator[str]:

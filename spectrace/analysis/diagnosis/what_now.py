@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spectrace.analysis.acceptance import is_simulated
 from spectrace.analysis.diagnosis.verdict import Diagnosis
 from spectrace.format.records import Run
 
@@ -17,7 +18,7 @@ _LOOKUPS = ("ngram", "suffix")
 
 
 def what_now(found: Diagnosis, run: Run, name: str) -> str | None:
-    """One sentence, None where acceptance is good, where a finding says more, or for a lookup.
+    """One sentence, None where acceptance is good or simulated, where a finding says more, or for a lookup.
 
     Args:
         found: of a trace; a small workload is no cause.
@@ -26,7 +27,9 @@ def what_now(found: Diagnosis, run: Run, name: str) -> str | None:
     """
     alpha1 = found.measured["alpha1"]
     is_explained = any(not finding.id.startswith("workload/") for finding in found.findings)
-    if is_explained or not alpha1.trials or alpha1.value >= _WELL or run.method in _LOOKUPS:
+    if is_explained or not alpha1.trials or alpha1.value >= _WELL:
+        return None
+    if run.method in _LOOKUPS or is_simulated(run):
         return None
     return "; ".join(_tests(found, run, name)) or None
 

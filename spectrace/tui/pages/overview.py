@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spectrace.analysis.acceptance import METRICS, accept_length, per_position
+from spectrace.analysis.acceptance import METRICS, SIMULATED_NOTE, accept_length, is_simulated, per_position
 from spectrace.analysis.diagnosis import Diagnosis
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.diagnosis.words import rule_of
@@ -78,6 +78,8 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
     yield from heading("causes", width, is_first=True)
     yield from _findings(facts, width)
     yield from heading("acceptance", width)
+    if facts.counts.proposals and is_simulated(facts.run):
+        yield from paragraph(SIMULATED_NOTE, width, role="warning")
     yield from _metrics(facts.counts, width)
     yield from heading("accept length over the run", width)
     yield from _course(facts.series, width)
