@@ -68,6 +68,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             synthetic_acceptance_rates=[0.8, 0.5, 0.3],
         )
     ),
+    # Every prompt to its end: benchmarks/engines.
+    "whole-eagle3": Scenario(speculative=_EAGLE3, sampling={"max_tokens": 160}, num_prompts=8),
+    "whole-draft": Scenario(
+        speculative=model("draft", "draft_model"), sampling={"max_tokens": 160}, num_prompts=8
+    ),
+    "whole-ngram": Scenario(speculative=NGRAM, sampling={"max_tokens": 160}, num_prompts=8),
     "sampled": Scenario(
         speculative=model("target", "draft_model", draft_sample_method="probabilistic"),
         sampling={"temperature": 1.0, "seed": 7, "max_tokens": 64},
