@@ -21,6 +21,7 @@ from spectrace.analysis.acceptance import (
 )
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
+from spectrace.analysis.diagnosis.conclusion import causes, nothing_found
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
@@ -241,6 +242,8 @@ def _positions(counts: Counts) -> Iterator[Block]:
 
 
 def _diagnosis(found: Diagnosis, run: Run) -> Iterator[Block]:
+    if not causes(found):
+        yield Text(nothing_found(found))
     for finding in found.findings[:MAX_FINDINGS]:
         yield Text(f"Found, {finding.strength.value}: {finding.id}. {finding.summary}")
         rows = list(_evidence(finding))
@@ -249,8 +252,6 @@ def _diagnosis(found: Diagnosis, run: Run) -> Iterator[Block]:
         yield Text(f"Next: {finding.advice}")
     if len(found.findings) > MAX_FINDINGS:
         yield Text(f"And {len(found.findings) - MAX_FINDINGS} more findings.")
-    if not found.findings:
-        yield Text("Nothing found.")
     if sentence := what_now(found, run, "TRACE"):
         yield Text(f"Next: {sentence}")
     what_if = [item.summary for item in found.counterfactuals[:MAX_LISTED]]

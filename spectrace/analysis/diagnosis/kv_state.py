@@ -190,7 +190,7 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
         yield Cleared(
             id="kv-state/over-trimmed",
             summary=f"the draft's cache keeps its distance in {count_of(int(seen.sum()), 'request')}",
-            evidence={"largest_change": int(np.abs(growth).max(initial=0)), "n": tally.draft_steps},
+            evidence={"largest_change": int(np.abs(growth).max(initial=0)), "steps": tally.draft_steps},
         )
 
 

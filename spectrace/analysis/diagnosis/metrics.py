@@ -117,7 +117,7 @@ def _after_eos(facts: Facts) -> Iterator[Outcome]:
         "accept_length_as_counted": counted,
         "accept_length": committed,
         "tokens_after_end": tally.after_end,
-        "n": steps,
+        "proposals": steps,
     }
     if tally.steps and counted - committed > _AFTER_EOS * committed:
         yield Finding(

@@ -126,7 +126,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     evidence = {
         "accept_length_of_tree": 1 + tally.tree_accepted / tally.compared if tally.compared else None,
         "accept_length_of_chain": 1 + tally.chain_accepted / tally.compared if tally.compared else None,
-        "n": tally.compared,
+        "trees": tally.compared,
     }
     if tally.worse:
         yield Finding(
@@ -157,5 +157,9 @@ def counterfactual(facts: Facts) -> Iterator[Counterfactual]:
             name="chain-of-first-children",
             summary=f"the chain of first children alone: accept length {chain:.2f} instead of the tree's "
             f"{tree:.2f}",
-            evidence={"accept_length_of_chain": chain, "accept_length_of_tree": tree, "n": tally.compared},
+            evidence={
+                "accept_length_of_chain": chain,
+                "accept_length_of_tree": tree,
+                "trees": tally.compared,
+            },
         )
