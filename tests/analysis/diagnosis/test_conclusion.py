@@ -58,5 +58,8 @@ def test_no_number_of_the_evidence_is_a_bare_n(sample_traces: Path) -> None:
     for path in sorted(sample_traces.glob("*.spectrace")):
         with spectrace.open(path) as trace:
             found = spectrace.diagnose(trace)
-        for item in [*found.findings, *found.cleared]:
-            assert "n" not in item.evidence, (path.name, item.id)
+        for name, evidence in [
+            *((item.id, item.evidence) for item in found.findings),
+            *((item.id, item.evidence) for item in found.cleared),
+        ]:
+            assert "n" not in evidence, (path.name, name)

@@ -63,7 +63,7 @@ def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytes
 
 @pytest.mark.parametrize("name", ["eagle3", "eagle3-tree", "draft-greedy", "draft-sampled", "killed"])
 def test_where_nothing_is_found_that_stands_first(name: str, sample_traces: Path) -> None:
-    """The first line under the heading is the verdict of `spectrace diagnose`, not a hint about the sample."""
+    """The first line under the heading is the verdict of `diagnose`, not a hint about the sample."""
     text = shown("overview", sample_traces / f"{name}.spectrace", width=100).splitlines()
     assert re.match(r"Nothing found\. That is no proof of health: \d+ cleared, \d+ could not", text[1])
     assert any(line.startswith("hint     workload/too-small") for line in text[2:])
