@@ -149,8 +149,8 @@ class Block:
 
     @cached_property
     def is_real(self) -> Array:
-        """[rows] a proposal that was really drafted and verified: no dummy, replay or simulation."""
-        return (self.drafted > 0) & ~self.flagged("dummy", "replay", "simulated")
+        """[rows] a proposal that was really drafted and verified: no dummy, replay, simulation or sum."""
+        return (self.drafted > 0) & ~self.flagged("dummy", "replay", "simulated", "summed")
 
     def flagged(self, *words: str) -> Array:
         """[rows] flagged with any of the words."""
