@@ -149,8 +149,8 @@ class Block:
 
     @cached_property
     def is_proposal(self) -> Array:
-        """[rows] has draft tokens: what every number of a run counts."""
-        return self.drafted > 0
+        """[rows] one round with draft tokens, no sum of several: what every number of a run counts."""
+        return (self.drafted > 0) & ~self.flagged("summed")
 
     @cached_property
     def is_real(self) -> Array:

@@ -174,7 +174,7 @@ class _Sums:
     def add(self, block: Block, group: Array, num_groups: int) -> None:
         """Counts a block."""
         deepest, judged, accepted = path_lengths(block.columns, block.num_rows)
-        proposed = block.drafted > 0
+        proposed = block.is_proposal
         self._grow(num_groups, int(deepest.max(initial=0)))
         found, first, index = np.unique(group, return_index=True, return_inverse=True)
         self.first_row[found] = np.minimum(self.first_row[found], first + block.first_row)

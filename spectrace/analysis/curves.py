@@ -55,7 +55,9 @@ class Curves:
     """Accept length by three things; empty bins are left out."""
 
     over_time: tuple[Bin, ...]
+    """Empty where the order of the steps is not known."""
     by_context: tuple[Bin, ...]
+    """Empty where positions are not known."""
     by_row: tuple[Bin, ...]
     """Empty where no step says its batch row."""
     by_segment: Mapping[str, Mean] = field(default_factory=dict)
@@ -116,9 +118,13 @@ def curves(trace: Trace, on_progress: Callable[[int], None] | None = None) -> Cu
         read += block.num_rows
         if on_progress is not None:
             on_progress(read)
+    capture = trace.run.capture
+    unknown = {} if capture is None else capture.unavailable
+    # A trace of counts has an order and positions that nobody told.
+    has_order, has_positions = "step" not in unknown, "position" not in unknown
     return Curves(
-        over_time=time.bins([at * width for at in range(TIME_BINS)]),
-        by_context=context.bins([0, *(1 << at for at in range(1, CONTEXT_BINS))]),
+        over_time=time.bins([at * width for at in range(TIME_BINS)]) if has_order else (),
+        by_context=context.bins([0, *(1 << at for at in range(1, CONTEXT_BINS))]) if has_positions else (),
         by_row=row.bins(list(range(ROW_BINS))),
         by_segment=segments,
         longest_context=longest,

@@ -25,6 +25,7 @@ from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, shown, table
 from spectrace.cli.verdicts import simulated_lines
 from spectrace.format.counts import Counts
+from spectrace.format.fields import REQUIRED
 from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
@@ -169,6 +170,10 @@ def _warnings(trace: Trace) -> Iterator[str]:
     """What is wrong with the file."""
     for gap in trace.gaps:
         yield f"lost: {number(gap.lost)} steps, {visible(gap.reason, limit=_MAX_TEXT)}"
+    unknown = {} if trace.run.capture is None else trace.run.capture.unavailable
+    for reason in dict.fromkeys(unknown[name] for name in REQUIRED if name in unknown):
+        names = ", ".join(name for name in REQUIRED if unknown.get(name) == reason)
+        yield f"not known: {names}: {visible(reason, limit=_MAX_TEXT)}"
     if (trace.run.packed or {}).get("is_part") is True:
         yield "a part of a run: the numbers are of these steps; diagnose and report give the whole run's"
     for problem in trace.problems:

@@ -33,7 +33,7 @@ from spectrace.format.frames import (
     pack_body,
     unpack_record,
 )
-from spectrace.format.headers import deep_merge, plain
+from spectrace.format.headers import deep_merge, may_lack_ids, plain
 from spectrace.format.items import Batch, Item, called
 from spectrace.format.outfile import OutFile, Pending, gap
 from spectrace.format.shredding import from_arrays, need_required, shred
@@ -214,8 +214,8 @@ class Packer:
                 numbered.append(self._numbered(row, declared))
             except FieldFault as fault:
                 raise FieldFault(fault.field, fault.expected, at) from None
-        is_packed = "packed" in self._run
-        self._out.write(declared + self._step_frames(len(rows), shred(numbered, is_packed=is_packed)))
+        columns = shred(numbered, may_lack_ids=may_lack_ids(self._run))
+        self._out.write(declared + self._step_frames(len(rows), columns))
 
     def add_columns(self, num_rows: int, columns: Columns, names: Callable[[int], str]) -> None:
         """Writes steps that are columns already.

@@ -39,7 +39,7 @@ STEP_WORDS: Mapping[str, frozenset[str]] = {
     "segment": frozenset(("prompt", "think", "answer", "tool", "grammar")),
     "mask": frozenset(("on", "off")),
     "taps.dtype": DTYPES,
-    "flags": frozenset(("prefill", "replay", "dummy", "truncated", "simulated")),
+    "flags": frozenset(("prefill", "replay", "dummy", "truncated", "simulated", "summed")),
 }
 """Words of a step's text columns."""
 GAP_REASONS = frozenset(

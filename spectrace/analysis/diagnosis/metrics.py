@@ -112,6 +112,10 @@ def _after_eos(facts: Facts) -> Iterator[Outcome]:
     steps = tally.counts.proposals
     if not steps:
         return
+    unknown = [*facts.unavailable("metrics/after-eos", "emitted_ids")]
+    if unknown and not facts.has("stop"):
+        yield from unknown
+        return
     counted, committed = tally.counted / steps, tally.committed / steps
     evidence = {
         "accept_length_as_counted": counted,

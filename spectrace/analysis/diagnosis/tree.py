@@ -106,7 +106,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         if speculation is not None and speculation.tree is not None:
             yield facts.not_recorded("tree", "record the parent of each node", "parents")
         else:
-            yield Cleared(id="tree", summary="proposals are chains")
+            unknown = [*facts.unavailable("tree", "parents")]
+            yield from unknown or [Cleared(id="tree", summary="proposals are chains")]
         return
     if tally.broken:
         yield Finding(
