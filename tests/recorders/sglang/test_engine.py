@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import Counter
 from pathlib import Path
@@ -26,7 +27,7 @@ def findings(outcome: Outcome) -> list[str]:
         return [finding.id for finding in diagnose(trace).findings if finding.id != _ABOUT_THE_SAMPLE]
 
 
-@pytest.mark.parametrize("name", ["chain", "tree", "overlap", "standalone"])
+@pytest.mark.parametrize("name", ["chain", "tree", "long", "overlap", "standalone"])
 def test_a_recorded_run_is_lossless_and_its_trace_is_true(runs: Runs, name: str) -> None:
     """Tokens are those of a run without speculation; decisions and SGLang's own counts agree with it."""
     tokens = runs[name].texts
@@ -120,5 +121,10 @@ def test_a_broken_hook_costs_its_fields_only(runs: Runs) -> None:
 def test_vllm_and_sglang_do_the_same(runs: Runs) -> None:
     """A diff of the two engines' traces of the same prompts finds no first difference but where one ends."""
     vllm = Path(__file__).parents[3] / "sample_traces" / "vllm-v1-eagle3.spectrace"
-    found = CliRunner().invoke(diff, [str(vllm), str(runs["long"].trace)])
-    assert found.exit_code == 0, found.output
+    found = json.loads(CliRunner().invoke(diff, [str(vllm), str(runs["long"].trace), "--json"]).output)
+    assert found["alignment"]["pairs"] == 6
+    compared = found["first_differences"]
+    assert compared["proposal"]["compared"] > 40
+    fields = ("prompt", "draft_positions", "kv_lengths", "fed_back", "proposal", "target_pick", "decision")
+    assert {field: compared[field]["differing"] for field in fields} == dict.fromkeys(fields, 0)
+    assert all(tap["is_same"] for tap in found["taps"])
