@@ -192,7 +192,8 @@ class Recording:
         # SGLang says nowhere that it has let go of a request: it is over when the object is gone.
         weakref.finalize(request, self._joiner.put, Finished([name])).atexit = False
         prompt = list(request.origin_input_ids)
-        self.writer.request(name, prompt_ids=prompt, prompt_digest=ids_digest(prompt))
+        known = {} if name == str(request.rid) else {"external_id": str(request.rid)}
+        self.writer.request(name, prompt_ids=prompt, prompt_digest=ids_digest(prompt), **known)
         self._tell_rule(request.sampling_params)
 
     def _free_name(self, name: str) -> str:
