@@ -11,17 +11,18 @@ _ALL = 1 << 30
 """A top_k that keeps every token. Source: SGLang 0.5.23 srt/sampling/sampling_params.py, ``TOP_K_ALL``."""
 
 
-def started_request(request: Any, prefix_length: int, *, is_always_greedy: bool) -> Started:
+def started_request(request: Any, name: str, prefix_length: int, *, is_always_greedy: bool) -> Started:
     """What the writer's thread needs of a request.
 
     Args:
         request: SGLang's Req.
+        name: in the trace.
         prefix_length: tokens of the prompt found in a cache.
         is_always_greedy: decisions are, whatever the request asks for.
     """
     sampling = request.sampling_params
     return Started(
-        request=str(request.rid),
+        request=name,
         prefix_hit_length=prefix_length,
         is_greedy=is_always_greedy or is_greedy(sampling),
         stop_ids=frozenset(_stop_ids(request)),

@@ -101,6 +101,11 @@ class Engine:
         return self.device.type in ("cpu", "xpu")
 
     @property
+    def is_drawn(self) -> bool:
+        """The draft draws its tokens from q, and does not take its first choices."""
+        return bool(self.setting("speculative_use_rejection_sampling"))
+
+    @property
     def is_simulated(self) -> bool:
         """Acceptance is drawn by chance (SGLANG_SIMULATE_ACC_LEN)."""
         length = getattr(sys.modules.get(_SPEC_UTILS), "SIMULATE_ACC_LEN", 0)

@@ -94,7 +94,8 @@ class Follower:
         recording, pack = self._recording, self._recording.outbox()
         pack.reduce(
             "draft", add_nodes, recording.workspace, seen.logits, score_index.long().clone(),
-            mapped.long().clone(), recording.raw_of, recording.engine.topk, recording.is_full,
+            mapped.long().clone(), recording.raw_of, recording.engine.topk, recording.engine.is_drawn,
+            recording.is_full,
         )  # fmt: skip
         if seen.positions and recording.is_full:
             pack.add("row_positions", torch.stack(seen.positions))  # [steps - 1, B * topk]
@@ -160,7 +161,7 @@ class Follower:
         self._recording.verified(
             Verified(
                 engine_step=self._recording.engine_step,
-                requests=[str(request.rid) for request in batch.reqs],
+                requests=self._recording.names(batch.reqs),
                 num_nodes=n,
                 is_tree=verify_input.tree_topk != 1,
                 started=ended if drafted is None else drafted.ended,
@@ -201,11 +202,9 @@ class Follower:
         self, original: Original, worker: Any, batch: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """TpModelWorker.forward_batch_generation: of it, the target's forwards over prompts."""
-        guard, runner = self._recording.guard, self._recording.engine.target_runner
-        began = None
-        is_ours = self._is_on and batch is not None and worker.model_runner is runner
-        if is_ours and not kwargs.get("is_verify"):
-            began = guard("forward_batch_generation", self._reading, batch)
+        guard, began = self._recording.guard, None
+        if self._is_on and batch is not None:
+            began = guard("forward_batch_generation", self._reading, worker, batch)
         try:
             result = original(worker, batch, *args, **kwargs)
         finally:
@@ -214,7 +213,9 @@ class Follower:
             guard("forward_batch_generation", self._read, batch, result, *began)
         return result
 
-    def _reading(self, batch: Any) -> tuple[Outbox, Moment] | None:
+    def _reading(self, worker: Any, batch: Any) -> tuple[Outbox, Moment] | None:
+        if worker.model_runner is not self._recording.engine.target_runner:
+            return None
         if not batch.forward_mode.is_extend() or batch.forward_mode.is_target_verify():
             return None
         if not self._recording.begins(batch.reqs, batch.prefix_lens):
@@ -255,7 +256,7 @@ class Follower:
         self._recording.verified(
             Verified(
                 engine_step=self._recording.engine_step,
-                requests=[str(request.rid) for request in batch.reqs],
+                requests=self._recording.names(batch.reqs),
                 num_nodes=1,
                 is_tree=False,
                 started=started,
@@ -275,46 +276,49 @@ class Follower:
         self, original: Original, worker: Any, batch: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """EagleDraftWorker._draft_extend_for_prefill: the draft reads prompts and makes its first choices."""
-        watched, lengths = self._begin_reading(batch), list(batch.extend_lens or ())
+        guard = self._recording.guard
+        lengths = guard("seed", self._begin_reading, batch)
         result = original(worker, batch, *args, **kwargs)
-        if watched and self._watch is not None:
-            ends = np.cumsum(lengths) - 1
-            self._recording.guard("seed", self._seeded, self._watch.end(), batch, result, ends)
+        if lengths is not None:
+            guard("seed", self._seeded, batch, result, np.cumsum(lengths) - 1)
         return result
 
     def _draft_extend_for_decode(
         self, original: Original, worker: Any, batch: Any, batch_result: Any, *args: Any, **kwargs: Any
     ) -> Any:
         """EagleDraftWorker._draft_extend_for_decode: the draft reads what was accepted."""
-        watched = self._begin_reading(batch)
+        guard = self._recording.guard
+        began = guard("seed", self._begin_reading, batch)
         result = original(worker, batch, batch_result, *args, **kwargs)
-        if watched and self._watch is not None:
-            width = int(worker.speculative_num_draft_tokens)
-            self._recording.guard("seed", self._seeded_by, self._watch.end(), batch, batch_result, width)
+        if began is not None:
+            guard("seed", self._seeded_by, worker, batch, batch_result)
         return result
 
-    def _begin_reading(self, batch: Any) -> bool:
+    def _begin_reading(self, batch: Any) -> list[int] | None:
+        """[B] tokens that are read of each prompt, empty where it is no prompt; None where nobody looks."""
         if not self._is_on or self._watch is None or batch.forward_mode.is_idle():
-            return False
+            return None
         if not self._recording.follows(batch.reqs):
-            return False
+            return None
         self._watch.begin()
-        return True
+        lengths = getattr(batch, "extend_lens", None)
+        return list(lengths) if isinstance(lengths, list) else []
 
-    def _seeded_by(self, seen: Seen | None, batch: Any, batch_result: Any, width: int) -> None:
-        first = torch.arange(len(batch.reqs), device=self._device) * width
-        last = first + batch_result.accept_lens.long()[: len(batch.reqs)] - 1  # [B]
-        self._seeded(seen, batch, batch_result.next_draft_input, last)
+    def _seeded_by(self, worker: Any, batch: Any, batch_result: Any) -> None:
+        size, width = len(batch.reqs), int(worker.speculative_num_draft_tokens)
+        first = torch.arange(size, device=self._device) * width
+        last = first + batch_result.accept_lens.long()[:size] - 1  # [B]
+        self._seeded(batch, batch_result.next_draft_input, last)
 
-    def _seeded(self, seen: Seen | None, batch: Any, draft_input: Any, rows: Tensor | Array) -> None:
+    def _seeded(self, batch: Any, draft_input: Any, rows: Tensor | Array) -> None:
         """Adds what the draft thinks of the first token of the next proposal.
 
         Args:
-            seen: its forward.
             batch: SGLang's.
             draft_input: with the choices.
             rows: [B] of the forward, each request's last.
         """
+        seen = None if self._watch is None else self._watch.end()
         if seen is None or len(seen.logits) != 1:
             self._recording.tell_graph()
             return
@@ -331,5 +335,4 @@ class Follower:
             states = seen.fused or seen.states
             if states and len(states[0]) > 0:
                 pack.add("seed_rms", rms(states[0].index_select(0, at).float()))
-        names = [str(request.rid) for request in batch.reqs]
-        recording.seeded(Seeded(requests=names, arrays=pack.send()))
+        recording.seeded(Seeded(requests=recording.names(batch.reqs), arrays=pack.send()))

@@ -87,8 +87,8 @@ class Recording:
         self._settings = settings
         self._undo: list[Callable[[], None]] = []
         self._num_requests = 0
-        self._requests: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
-        """Requests that the scheduler holds, and whether each is recorded."""
+        self._requests: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+        """Requests that the scheduler holds, and the name of each in the trace; empty where it has none."""
         self._rules: list[dict[str, Any]] = []
         self._vocabulary = _vocabulary(engine)
         lost = {f"hook {number}": f"{what}; {FIX}" for number, what in enumerate(problems)}
@@ -173,23 +173,34 @@ class Recording:
 
     def follows(self, requests: Sequence[Any]) -> bool:
         """Whether one of some requests is recorded."""
-        return any(self._requests.get(request, False) for request in requests)
+        return any(self._requests.get(request) for request in requests)
+
+    def names(self, requests: Sequence[Any]) -> list[str]:
+        """[B] names in the trace, empty for those that are not recorded."""
+        return [self._requests.get(request, "") for request in requests]
 
     def _admit(self, request: Any, prefix_length: int) -> None:
         """A request is seen for the first time."""
-        name = str(request.rid)
+        name = self._free_name(str(request.rid))
         is_taken = self._settings.takes(self._num_requests, name)
         self._num_requests += 1
-        self._requests[request] = is_taken
+        self._requests[request] = name if is_taken else ""
         if not is_taken:
             return
         always = self.engine.is_always_greedy
-        self._joiner.put(started_request(request, prefix_length, is_always_greedy=always))
+        self._joiner.put(started_request(request, name, prefix_length, is_always_greedy=always))
         # SGLang says nowhere that it has let go of a request: it is over when the object is gone.
         weakref.finalize(request, self._joiner.put, Finished([name])).atexit = False
         prompt = list(request.origin_input_ids)
-        self.writer.request(name, prompt_ids=prompt, prompt_digest=ids_digest(prompt))
+        known = {} if name == str(request.rid) else {"external_id": str(request.rid)}
+        self.writer.request(name, prompt_ids=prompt, prompt_digest=ids_digest(prompt), **known)
         self._tell_rule(request.sampling_params)
+
+    def _free_name(self, name: str) -> str:
+        """A name that no request has which the scheduler still holds: callers may use one again."""
+        held = set(self._requests.values())
+        names = (name, *(f"{name}#{number}" for number in range(2, 1000)))
+        return next((free for free in names if free not in held), f"{name}#{self._num_requests}")
 
     def _tell_rule(self, sampling: Any) -> None:
         """Adds how tokens are picked, from the first request; says so where requests differ."""
@@ -219,7 +230,7 @@ class Recording:
 
     def tell_graph(self) -> None:
         """The draft ran, and nothing of it passed the hooks: a graph was replayed."""
-        if self._has_told_graph:
+        if self._has_told_graph or self.engine.setting("disable_cuda_graph"):
             return
         self._has_told_graph = True
         reason = "graph capture hides the draft's forwards; --disable-cuda-graph shows them"

@@ -149,6 +149,7 @@ def add_nodes(
     mapped: Tensor,
     raw_of: Tensor,
     topk: int,
+    is_drawn: bool,
     is_full: bool,
 ) -> None:
     """Adds where each node comes from, and what the draft thought of those after the first token.
@@ -161,6 +162,7 @@ def add_nodes(
         mapped: [B, K] ids in the target's vocabulary.
         raw_of: [V] raw id of each target id by the engine's map, -1 for none.
         topk: choices after each token.
+        is_drawn: the draft draws its tokens, so that none is known by its rank.
         is_full: not only the raw ids.
     """
     depth, row, rank = places_of(score_index, topk)
@@ -181,8 +183,8 @@ def add_nodes(
     raw = ids[source, at]
     # Of equal logits the one that was proposed: the order in which an engine finds them is its own.
     back = raw_of[mapped.reshape(-1).clamp(0, len(raw_of) - 1)]
-    is_tie = (back >= 0) & (rows[source, back.clamp(0, rows.shape[1] - 1)] == values[source, at])
-    raw = torch.where(is_tie, back, raw)
+    is_tie = rows[source, back.clamp(0, rows.shape[1] - 1)] == values[source, at]
+    raw = torch.where((back >= 0) & (is_tie | is_drawn), back, raw)
     pack.add("node_raw", raw.view(score_index.shape))
     if is_full:
         pack.add("node_chosen", rows[source, raw].view(score_index.shape))

@@ -244,9 +244,34 @@ def test_a_request_that_is_gone_is_forgotten(live: Any, tmp_path: Path) -> None:
     recording.close()
 
 
+def test_a_name_that_is_used_again_is_another_request(tmp_path: Path) -> None:
+    """A caller may give a name twice; while the first is held, the second has a name of its own."""
+    live = fakes.Scheduler([fakes.Request("a", [1, 2, 3]), fakes.Request("a", [7, 8])])
+    steps = by_request(record(live, tmp_path, rounds=2))
+    assert set(steps) == {"a", "a#2"}
+    assert [step.step for step in steps["a#2"]] == [0, 1, 2]
+    assert steps["a#2"][0].position == 2
+
+
+def test_a_drawn_token_is_known_by_the_map(tmp_path: Path) -> None:
+    """With rejection sampling the draft draws: its raw ids are not its first choices."""
+    live = scheduler()
+    live.server_args.speculative_use_rejection_sampling = True
+    original = live._draft_forward
+
+    def drawn(*args: Any) -> Any:
+        parents, places, tokens, _ = original(*args)
+        return parents, places, torch.cat((tokens[:, :1], tokens[:, 1:] + 3), 1), None
+
+    live._draft_forward = drawn
+    for steps in by_request(record(live, tmp_path, rounds=2)).values():
+        for step in steps[1:]:
+            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+
+
 def test_where_a_graph_hides_the_draft_the_map_gives_raw_ids(live: Any, tmp_path: Path) -> None:
     """What is missing is named with its reason; a raw id is what the map has in one place only."""
-    live.is_graph = True
+    live.is_graph, live.server_args.disable_cuda_graph = True, False
     path = record(live, tmp_path)
     step = by_request(path)["a"][2]
     assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
@@ -260,7 +285,7 @@ def test_where_a_graph_hides_the_draft_the_map_gives_raw_ids(live: Any, tmp_path
 def test_a_map_with_repeated_ids_does_not_tell_raw_ids(tmp_path: Path) -> None:
     """Then a replayed graph leaves them unknown, and the header says so."""
     live = scheduler()
-    live.is_graph = True
+    live.is_graph, live.server_args.disable_cuda_graph = True, False
     live.drafter.hot_token_id[7] = live.drafter.hot_token_id[8]
     path = record(live, tmp_path)
     assert by_request(path)["a"][2].draft_ids is None

@@ -37,12 +37,13 @@ def main(models: Path, out: Path, names: list[str]) -> None:
     install_kernels()
     _fork()
     _use_full_masks()
+    from tests.recorders.sglang.faults import FAULTS, scenario
     from tests.recorders.sglang.scenarios import SCENARIOS
 
     os.environ["SPECTRACE_OUT"] = str(out)  # SGLang loads its plugins once per process
     for name in names:
         started = time.monotonic()
-        run(models, out / name, SCENARIOS[name])
+        run(models, out / name, scenario(name) if name in FAULTS else SCENARIOS[name])
         sys.stdout.write(f"{name}: {time.monotonic() - started:.1f} s\n")
         sys.stdout.flush()
 

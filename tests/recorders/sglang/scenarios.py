@@ -43,9 +43,9 @@ TREE = eagle3(2, 3, 7)
 
 SCENARIOS: Mapping[str, Scenario] = {
     "chain": Scenario(speculative=CHAIN, draft="eagle3"),
-    "plain": Scenario(is_recorded=False),
+    "plain": Scenario(is_recorded=False, num_prompts=6, num_tokens=40),
     "chain-unrecorded": Scenario(speculative=CHAIN, draft="eagle3", is_recorded=False),
-    "tree": Scenario(speculative=TREE, draft="eagle3"),
+    "tree": Scenario(speculative=TREE, draft="eagle3", num_prompts=4, num_tokens=32),
     "long": Scenario(speculative=CHAIN, draft="eagle3", num_prompts=6, num_tokens=40),
     "overlap": Scenario(speculative=CHAIN, draft="eagle3", engine={"disable_overlap_schedule": False}),
     "chunked": Scenario(
