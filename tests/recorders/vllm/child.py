@@ -72,7 +72,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         register()
     undo = globals()[scenario.patch]() if scenario.patch else None
     arguments: dict[str, Any] = {
-        "model": str(models / "target"),
+        "model": str(models / scenario.target),
         "dtype": "float32",
         "enforce_eager": True,
         "max_model_len": 256,
@@ -85,7 +85,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     }
     if scenario.speculative is not None:
         speculative = dict(scenario.speculative)
-        if "model" in speculative:
+        if (models / speculative.get("model", "/nowhere")).exists():
             speculative["model"] = str(models / speculative["model"])
         arguments |= {"speculative_config": speculative, "per_request_spec_decode_metrics": "detailed"}
     llm = LLM(**{**arguments, **scenario.engine})
