@@ -21,10 +21,10 @@ os.environ |= {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_CI_ENV": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 _RECORDER = "SPECTRACE_"
 
 
