@@ -15,6 +15,8 @@ import pytest
 
 import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
+from tests.recorders.vllm.conftest import run_child
+from tests.recorders.vllm.invariants import check_emitted, check_reported, check_steps
 from tests.recorders.vllm.scenarios import K, trace_of
 from tests.recorders.vllm.server import ROOT, Server
 from tests.recorders.vllm.traffic import Answer, Listener, ask_all, ask_until_idle
@@ -207,6 +209,18 @@ def test_the_end_of_the_server(served: Served) -> None:
         shorter = min(len(got), len(recorded))
         assert shorter >= 8
         assert got[:shorter] == recorded[:shorter]
+
+
+def test_a_script_whose_engine_has_processes_of_its_own(
+    models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """`LLM` as it is by default, engine core and worker beside it: as true as in one process."""
+    folder = tmp_path_factory.mktemp("processes") / "offline"
+    outcome = run_child(models, folder, ["eagle3"], {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"})["eagle3"]
+    assert len(outcome.outputs) == 6
+    check_emitted(outcome)
+    check_reported(outcome)
+    check_steps(outcome)
 
 
 def test_a_killed_server_leaves_a_trace(models: Path, tmp_path: Path) -> None:

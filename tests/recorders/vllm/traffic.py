@@ -1,12 +1,19 @@
-"""What clients ask a server for, and what they got: at once, in pieces, hanging up. Judges nothing."""
+"""What clients ask a server for, and what they got: at once, in pieces, hanging up. Judges nothing.
+
+    python -m tests.recorders.vllm.traffic MODELS FOLDER
+
+leaves the trace of a short life of a server, which is stopped while a client still reads.
+"""
 
 from __future__ import annotations
 
 import http.client
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tests.recorders.vllm.server import Server
@@ -60,10 +67,10 @@ ASKS: Mapping[str, _Ask] = {
 """Asked all at once, more than the engine takes in at a time."""
 
 
-def ask_all(server: Server) -> dict[str, Answer]:
-    """Every request of `ASKS`, each from a client of its own."""
-    with ThreadPoolExecutor(len(ASKS)) as clients:
-        return dict(zip(ASKS, clients.map(lambda name: _ask(server, name), ASKS), strict=True))
+def ask_all(server: Server, names: Sequence[str] = tuple(ASKS)) -> dict[str, Answer]:
+    """Requests of `ASKS`, each from a client of its own."""
+    with ThreadPoolExecutor(len(names)) as clients:
+        return dict(zip(names, clients.map(lambda name: _ask(server, name), names), strict=True))
 
 
 def ask_until_idle(server: Server) -> dict[str, Answer]:
@@ -118,3 +125,19 @@ def _prompts() -> list[str]:
     from spectrace_demo import prompts
 
     return list(prompts())
+
+
+def main(models: Path, folder: Path) -> None:
+    """A short life of a server."""
+    with Server(models, folder) as server:
+        ask_all(server, ("short", "middle", "usual", "long", "pieces"))
+        Listener(server, "hung-up").hang_up()
+        ask_until_idle(server)
+        last = Listener(server, "cut-off")
+        server.terminate()
+        last.hang_up()
+        server.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]))
