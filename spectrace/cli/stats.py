@@ -168,6 +168,9 @@ def _brief_head(trace: Trace) -> Iterator[str]:
 
 def _warnings(trace: Trace) -> Iterator[str]:
     """What is wrong with the file."""
+    ended = ended_early(trace.run)
+    if ended is not None:
+        yield f"ended early: {visible(ended, limit=_MAX_TEXT)}"
     for gap in trace.gaps:
         yield f"lost: {number(gap.lost)} steps, {visible(gap.reason, limit=_MAX_TEXT)}"
     unknown = {} if trace.run.capture is None else trace.run.capture.unavailable
@@ -178,6 +181,12 @@ def _warnings(trace: Trace) -> Iterator[str]:
         yield "a part of a run: the numbers are of these steps; diagnose and report give the whole run's"
     for problem in trace.problems:
         yield f"problem: {visible(problem)}"
+
+
+def ended_early(run: Run) -> str | None:
+    """Why the recorder recorded no more steps although the run went on, where it did so."""
+    reason = None if run.capture is None else run.capture.unavailable.get("steps")
+    return None if reason is None else str(reason)
 
 
 def _facts(run: Run) -> Iterator[str | None]:
