@@ -94,21 +94,49 @@ class Painted:
         span = _longest_run([y for y, row in wanted.items() if self._rows[y] != row])
         if len(span) < _FEWEST_MOVED or any(_UNKNOWN in wanted[y] for y in span):
             return ""
-        top, bottom = span[0], span[-1]
         places: dict[tuple[Cell, ...], int] = {}
         for y in span:
             shown = self._rows[y]
             if shown is not None and any(cell != _BLANK for cell in shown):
                 places.setdefault(tuple(shown), y)
-        moves = Counter(places[key] - y for y in span if (key := tuple(wanted[y])) in places)
-        shift, votes = moves.most_common(1)[0] if moves else (0, 0)
+        moved = {y: places[key] - y for y in span if (key := tuple(wanted[y])) in places}
+        shift, votes = Counter(moved.values()).most_common(1)[0] if moved else (0, 0)
         if shift == 0 or votes < max(_FEWEST_MOVED, len(span) // 3):
             return ""
+        top, bottom = self._moved_region(wanted, span, [y for y, by in moved.items() if by == shift], shift)
         old = self._rows[top : bottom + 1]
         blank: list[list[Cell] | None] = [[_BLANK] * self._width for _ in range(abs(shift))]
         self._rows[top : bottom + 1] = [*old[shift:], *blank] if shift > 0 else [*blank, *old[:shift]]
         move = f"\x1b[{shift}S" if shift > 0 else f"\x1b[{-shift}T"
         return f"\x1b[m\x1b[{top + 1};{bottom + 1}r{move}\x1b[r"
+
+    def _moved_region(
+        self, wanted: dict[int, list[Cell]], span: Sequence[int], moved: Sequence[int], shift: int
+    ) -> tuple[int, int]:
+        """First and last row of what moves: rows that only moved, and those beside them that hardly changed.
+
+        A pane below a list changes with every row, but does not move: scrolled along, it would be blank and
+        sent whole.
+        """
+        inside = range(span[0], span[-1] + 1)
+        top, bottom = min(moved), max(moved)
+        while bottom + 1 in inside and bottom + 1 + shift in inside:
+            if not _is_alike(wanted[bottom + 1], self._rows[bottom + 1 + shift]):
+                break
+            bottom += 1
+        while top - 1 in inside and top - 1 + shift in inside:
+            if not _is_alike(wanted[top - 1], self._rows[top - 1 + shift]):
+                break
+            top -= 1
+        return min(top, top + shift), max(bottom, bottom + shift)
+
+
+def _is_alike(row: list[Cell], shown: list[Cell] | None) -> bool:
+    """Whether most of what a row has stands in another."""
+    if shown is None:
+        return False
+    drawn = [cell == there for cell, there in zip(row, shown) if cell != _BLANK]
+    return 2 * sum(drawn) > len(drawn)
 
 
 def _longest_run(numbers: Sequence[int]) -> list[int]:

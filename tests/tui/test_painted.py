@@ -89,6 +89,25 @@ def test_a_scroll_by_one_sends_one_row() -> None:
     assert len(sent) < 60
 
 
+def test_a_pane_below_a_scrolled_list_is_sent_where_it_changed() -> None:
+    """It changes with the list but does not move with it; a cursor's row moves although its mark changed."""
+
+    def frame(top: int) -> str:
+        rows = [("  ", f"row {n:>3} text") for n in range(top, top + 8)]
+        rows[7] = ("> ", rows[7][1])
+        pane = [("", "-" * 20 + f" {top:>3} " + "-" * 5), ("", f"detail {top}"), ("", "same")]
+        return frame_of({y: (("", a + b),) for y, (a, b) in enumerate([*rows, *pane])}, is_filled=True)
+
+    painted = Painted()
+    painted.resize(WIDTH, HEIGHT)
+    painted.reduce(frame(100))
+    sent = painted.reduce(frame(101))
+    assert "\x1b[1;8r\x1b[1S" in sent
+    assert "--" not in sent
+    assert sent.count("text") == 1
+    check([frame(top) for top in (100, 101, 103, 102, 110, 100)])
+
+
 def test_the_same_frame_again_sends_nothing() -> None:
     """What is on the screen already costs no byte."""
     painted = Painted()
