@@ -160,7 +160,8 @@ def _cells(text: str) -> list[Cell] | None:
         if at % 2:
             style = _style(style, part)
         elif part.isascii():
-            cells.extend([(character, style) for character in part])
+            blank = (" ", _style_of_blank(style))
+            cells.extend([blank if character == " " else (character, style) for character in part])
         elif not _add_wide(cells, part, style):
             return None
     return cells
@@ -171,7 +172,9 @@ def _add_wide(cells: list[Cell], text: str, style: str) -> bool:
     before = len(cells)
     for character in text:
         width = get_character_cell_size(character)
-        if width:
+        if character == " ":
+            cells.append((" ", _style_of_blank(style)))
+        elif width:
             cells.extend([(character, style), ("", style)][:width])
         elif len(cells) > before and cells[-1][0]:
             # A combining mark shares the cell of what it stands on.
@@ -203,6 +206,15 @@ def _style(before: str, parameters: str) -> str:
     return ":".join(units)
 
 
+@lru_cache(maxsize=4096)
+def _style_of_blank(style: str) -> str:
+    """What of a style is seen where nothing stands: lines and the colour behind, in reverse all of it."""
+    units = style.split(":") if style else []
+    if "7" in units:
+        return style
+    return ":".join(u for u in units if u in ("4", "9") or _colour_set_by(u.split(";")[0]) == "back")
+
+
 def _colour_set_by(code: str) -> str | None:
     """Which colour an SGR code sets, None for what is not a colour."""
     return "under" if code in ("58", "59") else _COLOURS.get(code[:-1])
@@ -217,7 +229,12 @@ def _repaint(y: int, shown: list[Cell] | None, row: list[Cell]) -> str:
     while end and row[end - 1] == _BLANK:
         end -= 1
     stretches = _changes(shown, row, end)
-    out = [f"\x1b[{y + 1};{a + 1}H{_styled(row[a:b])}" for a, b in stretches]
+    out: list[str] = []
+    style = ""
+    for a, b in stretches:
+        out.append(f"\x1b[{a + 1}G" if out else f"\x1b[{y + 1};{a + 1}H")
+        style = _add_styled(out, row[a:b], style)
+    out.append("\x1b[m" if style else "")
     if shown[end:] != row[end:]:
         is_there = stretches and stretches[-1][1] == end
         out.append("\x1b[K" if is_there else f"\x1b[{y + 1};{end + 1}H\x1b[K")
@@ -243,16 +260,12 @@ def _changes(shown: list[Cell], row: list[Cell], end: int) -> list[tuple[int, in
     return stretches
 
 
-def _styled(cells: Sequence[Cell]) -> str:
-    """Cells as bytes; the style is the default before and after."""
-    out: list[str] = []
-    style = ""
+def _add_styled(out: list[str], cells: Sequence[Cell], style: str) -> str:
+    """Adds cells as bytes to those that left a style in force; the style that these leave."""
     for character, wanted in cells:
-        if wanted != style:
+        if wanted != style and not (character == " " and wanted == _style_of_blank(style)):
             codes = wanted.replace(":", ";")
             out.append(f"\x1b[0;{codes}m" if codes and style else f"\x1b[{codes}m")
             style = wanted
         out.append(character)
-    if style:
-        out.append("\x1b[m")
-    return "".join(out)
+    return style

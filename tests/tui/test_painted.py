@@ -52,7 +52,7 @@ def check(frames: Sequence[str]) -> tuple[int, int]:
         sent += len(reduced)
         plain.feed(frame)
         frugal.feed(reduced)
-        assert frugal.cells == plain.cells
+        assert frugal.seen == plain.seen
         assert (frugal.y, frugal.x) == (plain.y, plain.x)
     return sent, sum(map(len, frames))
 
@@ -106,6 +106,15 @@ def test_a_pane_below_a_scrolled_list_is_sent_where_it_changed() -> None:
     assert "--" not in sent
     assert sent.count("text") == 1
     check([frame(top) for top in (100, 101, 103, 102, 110, 100)])
+
+
+def test_blanks_within_a_row_cost_a_jump_and_no_style() -> None:
+    """A dim row of a table is sent as its words."""
+    painted = Painted()
+    painted.resize(WIDTH, HEIGHT)
+    painted.reduce(frame_of({0: (("32", "one" + " " * 20 + "two"),)}, is_filled=True))
+    sent = painted.reduce(frame_of({0: (("2", "six" + " " * 20 + "ten"),)}, is_filled=True))
+    assert sent == "\x1b[1;1H\x1b[2msix\x1b[24Gten\x1b[m\x1b[1;1H"
 
 
 def test_the_same_frame_again_sends_nothing() -> None:
