@@ -34,8 +34,8 @@ def main(rounds: int) -> None:
 
     from spectrace_demo import eagle3_path, prompts, target_path
     from spectrace_demo.export import export
+    from spectrace_serving.settings import Settings
     from spectrace_vllm.recording import Recording, attach
-    from spectrace_vllm.settings import Settings
 
     folder = Path(tempfile.mkdtemp(prefix="spectrace-bench-"))
     for source in (target_path(), eagle3_path()):

@@ -156,6 +156,7 @@ requests = st.fixed_dictionaries(
     optional={
         "prompt_ids": st.lists(st.integers(0, 151_935), max_size=5),
         "prompt_digest": texts,
+        "external_id": texts,
         "segment_map": st.none() | texts | st.lists(st.integers(0, 9), max_size=3),
     },
 )

@@ -21,7 +21,7 @@ from spectrace_eagle3.draft import Draft, load_draft
 from spectrace_eagle3.facts import other_weights
 from spectrace_eagle3.faults import Faults
 from spectrace_eagle3.forced import ForcedRows
-from spectrace_eagle3.replay import Paths, Replay, Step, compare, paths_of
+from spectrace_eagle3.replay import Paths, Replay, Step, count_depth, paths_of
 from spectrace_eagle3.rows import DraftRows, Node
 from spectrace_eagle3.states import nearest_boundaries, read_states
 from spectrace_eagle3.target import Target, final_norm
@@ -269,7 +269,7 @@ def _replay(rows: ForcedRows, table: Tensor, text: _Text, replay: Replay, temper
         read = torch.cat((ids[paths.starts + 1].unsqueeze(1), paths.tokens.clamp(min=0)), dim=1)  # [m, D+1]
         feeds = [read[:, d - 1 + rows.token_shift] for d in range(1, paths.tokens.shape[1])]
         for d, logits in enumerate(rows.unrolled(paths.starts, feeds)):
-            compare(replay, logits, table, paths, d, temperature)
+            count_depth(replay, logits, table, paths, d, temperature)
 
 
 def _replay_keeping(
@@ -289,7 +289,7 @@ def _replay_keeping(
         for depth, token in enumerate(step.token_ids):
             if depth:
                 rows.read([depth - 1], nodes)
-            compare(replay, rows.logits[depth].cpu().unsqueeze(0), table, paths, depth, temperature)
+            count_depth(replay, rows.logits[depth].cpu().unsqueeze(0), table, paths, depth, temperature)
             if token not in raw_ids:  # the map was another one: what follows is not this draft's
                 break
             nodes.append(Node(raw_ids[token], depth - 1, depth, depth))

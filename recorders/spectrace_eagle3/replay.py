@@ -133,7 +133,7 @@ def _padded(lists: Sequence[Sequence[float]], length: int, filler: float) -> Ten
     return torch.tensor([[*items, *[filler] * (length - len(items))] for items in lists])
 
 
-def compare(
+def count_depth(
     replay: Replay, logits: Tensor, table: Tensor, paths: Paths, depth: int, temperature: float | None
 ) -> None:
     """Counts the tokens of one depth.

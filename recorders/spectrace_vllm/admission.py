@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from spectrace_vllm.captures import Started
+from spectrace_serving.requests import Started
 
 _GREEDY = 1e-5
 """Temperature below which vLLM is greedy. Source: vLLM 0.32.0 v1/sample/sampler.py, ``_SAMPLING_EPS``."""

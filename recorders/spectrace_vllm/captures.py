@@ -5,31 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from spectrace_serving.clock import Moment
+from spectrace_serving.requests import Finished, Started
+from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
-from spectrace_vllm.clock import Moment
 
 Arrays = Callable[[], Mapping[str, Array]]
 """Waits for the device."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Started:
-    """A request that the scheduler has admitted."""
-
-    request: str
-    prefix_hit_length: int
-    """Tokens of the prompt found in a cache."""
-    is_greedy: bool
-    stop_ids: frozenset[int]
-    """Tokens that end the text."""
-    max_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """Requests that the scheduler has let go of."""
-
-    requests: Sequence[str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -50,16 +32,6 @@ class Verified:
     arrays: Arrays
     is_lost: bool = False
     """Already counted as lost."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taps:
-    """Rows of states that the draft is fed, of the forward before."""
-
-    counts: Array
-    """[B] rows of each request."""
-    shape: tuple[int, int]
-    dtype: str
 
 
 @dataclass(slots=True, kw_only=True)

@@ -6,22 +6,18 @@ What the checkpoint declares stands beside what really runs; nothing is conclude
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from typing import Any
 
-import torch
-from torch import Tensor
-
 from spectrace.checkpoint.records import Checkpoint
+from spectrace_serving.checkpoint import has_map, kept_ids, parameter_lists
+from spectrace_serving.facts import declared_layers, declared_rope, fingerprints, num_rows, rope_used
 from spectrace_transformers.facts import model_id, rope_facts
-from spectrace_vllm.checkpoint import has_map, kept_ids, parameter_lists
 from spectrace_vllm.engine import Engine
 
 Facts = dict[str, Any]
 
-LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-_DIGEST_LIMIT = 256 << 20
-"""Largest weight whose bytes are hashed when the trace begins."""
+_OWNED = {"embed_tokens": "has_own_embed_tokens", "lm_head": "has_own_lm_head"}
+"""What a draft may share with the target, and the attribute by which vLLM says that it does not."""
 
 
 def model_facts(config: Any) -> Facts:
@@ -45,77 +41,16 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
         return None
     config = engine.draft_config
     facts = model_facts(getattr(engine.speculative, "draft_model_config", None))
-    declared = None if checkpoint is None else _declared_rope(checkpoint)
+    declared = None if checkpoint is None else declared_rope(checkpoint)
+    shared = [word for word, owns in _OWNED.items() if getattr(engine.draft, owns, True) is False]
     return facts | {
         "vocab_size": getattr(config, "draft_vocab_size", None) or facts["vocab_size"],
-        "head_rows": _num_rows(getattr(engine.draft, "lm_head", None)),
-        "rope": (rope_facts(config) or {}) | _rope_used(engine.draft),
+        "head_rows": num_rows(getattr(engine.draft, "lm_head", None)),
+        "rope": (rope_facts(config) or {}) | rope_used(engine.draft),
         "rope_declared": declared,
-        "parameters": None if checkpoint is None else parameter_lists(checkpoint, engine.draft),
-        "fingerprints": _fingerprints(engine),
+        "parameters": None if checkpoint is None else parameter_lists(checkpoint, engine.draft, shared),
+        "fingerprints": fingerprints(engine.draft, engine.target),
     }
-
-
-def _num_rows(head: Any) -> int | None:
-    """Rows of an LM head that stand for tokens; vLLM pads them to a multiple of 64."""
-    rows = getattr(head, "org_vocab_size", None)
-    if isinstance(rows, int):
-        return rows
-    weight = getattr(head, "weight", None)
-    return int(weight.shape[0]) if isinstance(weight, Tensor) else None
-
-
-def _rope_used(draft: Any) -> Facts:
-    """Base of the first rotary embedding that the draft holds."""
-    for module in draft.modules():
-        base = getattr(module, "base", None)
-        if hasattr(module, "rotary_dim") and isinstance(base, (int, float)):
-            return {"rope_theta": float(base)}
-    return {}
-
-
-def _declared_rope(checkpoint: Checkpoint) -> Facts | None:
-    """Rotary settings as config.json writes them."""
-    parameters = checkpoint.config.at("rope_parameters")
-    if isinstance(parameters, Mapping):
-        return dict(parameters)
-    scaling = checkpoint.config.at("rope_scaling")
-    theta = checkpoint.config.number("rope_theta")
-    found = dict(scaling) if isinstance(scaling, Mapping) else {}
-    return found if theta is None else {"rope_theta": theta, **found}
-
-
-def _fingerprints(engine: Engine) -> Facts:
-    """The draft's own weights as they were loaded, and the target's head, for which one may be mistaken.
-
-    Weights that a backend has packed into a form of its own are empty here, and left out.
-    """
-    shared = {id(parameter) for parameter in engine.target.parameters()}
-    found = {
-        name: _fingerprint(weight)
-        for name, weight in engine.draft.named_parameters()
-        if id(weight) not in shared and weight.is_floating_point() and weight.numel()
-    }
-    for owner, model in (("", engine.draft), ("target.", engine.target)):
-        head = getattr(model, "lm_head", None)
-        weight = getattr(head, "weight", None)
-        if isinstance(weight, Tensor) and weight.is_floating_point() and weight.numel():
-            # Rows beyond the vocabulary are padding.
-            found[f"{owner}lm_head.weight"] = _fingerprint(weight[: _num_rows(head)])
-    return found
-
-
-def _fingerprint(weight: Tensor) -> Facts:
-    """Shape, RMS and, of a weight that is not too large, the SHA-256 of its bytes."""
-    weight = weight.detach()
-    facts: Facts = {
-        "shape": list(weight.shape),
-        "rms": float(torch.linalg.vector_norm(weight, dtype=torch.float32)) / max(weight.numel(), 1) ** 0.5,
-    }
-    if weight.nbytes <= _DIGEST_LIMIT:
-        data = weight.cpu().contiguous().view(torch.uint8).numpy()
-        facts["digest"] = "sha256:" + hashlib.sha256(data.data).hexdigest()
-    return facts
 
 
 def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
@@ -148,7 +83,7 @@ def tap_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     }
     if engine.method != "eagle3":
         return facts
-    declared, numbering = _declared_layers(engine.draft_config)
+    declared, numbering = declared_layers(engine.draft_config)
     if declared is None:
         return facts | {"origin": "default"}
     is_used = sorted(set(declared)) == list(boundaries)
@@ -156,19 +91,3 @@ def tap_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
         facts["boundaries"] = list(declared)  # vLLM joins them in ascending order, whatever is declared
     origin = "config" if is_used else "default"
     return facts | {"declared": declared, "numbering": numbering, "origin": origin}
-
-
-def _declared_layers(config: Any) -> tuple[list[int] | None, str | None]:
-    """Layer ids of the draft's config, and what they count.
-
-    Top level: the input of layer L (vLLM, speculators). In eagle_config: its output (SpecForge,
-    Model-Optimizer, SGLang), which vLLM's V1 runner takes for inputs and its V2 runner does not read.
-    """
-    nested = getattr(config, "eagle_config", None) or {}
-    for ids, numbering in (
-        (getattr(config, LAYER_IDS, None), "input"),
-        (nested.get(LAYER_IDS) if isinstance(nested, Mapping) else None, "output"),
-    ):
-        if ids and isinstance(ids, (list, tuple)):
-            return [int(i) for i in ids], numbering
-    return None, None

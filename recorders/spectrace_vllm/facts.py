@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor
 
 import spectrace
+from spectrace_serving.checkpoint import find_checkpoint
+from spectrace_serving.facts import Facts, eos_ids, without_missing
 from spectrace_transformers.token_text import Vocabulary
-from spectrace_vllm.checkpoint import find_checkpoint
 from spectrace_vllm.draft_facts import draft_facts, map_facts, model_facts, tap_facts
 from spectrace_vllm.engine import Engine
 from spectrace_vllm.hooks import engine_version
-
-Facts = dict[str, Any]
 
 _NEVER = {
     "draft_kv_length": "vLLM keeps the draft's cache in pages and trims it by position alone",
@@ -40,7 +37,7 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
     draft_model = getattr(spec, "draft_model_config", None)
     if engine.draft is not None and draft_model is not None:
         checkpoint = find_checkpoint(draft_model.model, getattr(draft_model, "revision", None))
-    return _without_missing(
+    return without_missing(
         {
             "recorder": {"name": "spectrace_vllm", "version": spectrace.__version__},
             "engine": {
@@ -59,7 +56,7 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
             "tokenizer": {
                 "digest": None if vocabulary is None else vocabulary.digest,
                 "vocab_size": None if vocabulary is None else len(vocabulary),
-                "eos_ids": _eos_ids(config.model_config.hf_config),
+                "eos_ids": eos_ids(config.model_config.hf_config),
             },
             "training": getattr(engine.draft_config, "training", None),
             "capture": {
@@ -117,13 +114,6 @@ def request_rule(engine: Engine, is_greedy: bool) -> str:
     return "target_only" if engine.is_draft_greedy else "rejection_sampling"
 
 
-def _eos_ids(config: Any) -> list[int] | None:
-    ids = getattr(config, "eos_token_id", None)
-    if ids is None:
-        return None
-    return sorted(ids) if isinstance(ids, (list, tuple)) else [int(ids)]
-
-
 def _lookup(engine: Engine) -> Facts:
     """What a proposer without a model cannot give."""
     if engine.draft is not None or engine.speculative is None:
@@ -131,25 +121,3 @@ def _lookup(engine: Engine) -> Facts:
     reason = "a lookup copies tokens and has no distribution"
     names = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top", "draft_positions", "draft_inputs")
     return dict.fromkeys((*names, "taps"), reason)
-
-
-def raw_table(engine: Engine, vocab_size: int) -> Tensor:
-    """[vocab_size] raw id of each target id, -1 for none."""
-    table = np.full(vocab_size, -1, np.int64)
-    if engine.map is None:
-        table = np.arange(vocab_size)
-    else:
-        offsets = engine.map.detach().cpu().numpy()
-        targets = np.arange(len(offsets)) + offsets
-        known = (targets >= 0) & (targets < vocab_size)
-        table[targets[known]] = np.flatnonzero(known)
-    return torch.from_numpy(table).to(engine.device)
-
-
-def _without_missing(facts: Facts) -> Facts:
-    """The facts without None, at every depth."""
-    return {
-        key: _without_missing(value) if isinstance(value, dict) else value
-        for key, value in facts.items()
-        if value is not None
-    }

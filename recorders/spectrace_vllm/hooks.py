@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
+from spectrace_serving import source
+
 FIX = "install a version of vLLM that fits (pip install spectrace-tui[vllm]), or a newer spectrace-tui"
 
 
@@ -123,13 +125,7 @@ def misfit(hook: Hook, found: Sequence[str] | None) -> str | None:
         hook: what is expected.
         found: names of its parameters without self; None where there is no such function.
     """
-    if found is None:
-        return f"{hook.cls}.{hook.name} is not there"
-    if tuple(found[: len(hook.parameters)]) != hook.parameters:
-        return (
-            f"{hook.cls}.{hook.name} takes ({', '.join(found)}), expected ({', '.join(hook.parameters)}, ..)"
-        )
-    return None
+    return source.misfit(f"{hook.cls}.{hook.name}", hook.parameters, found)
 
 
 def parameters_of(function: Any) -> list[str] | None:

@@ -13,21 +13,19 @@ from typing import Any
 
 import numpy as np
 
+from spectrace_serving.requests import Finished, Progress, Started
+from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
-from spectrace_vllm.captures import Event, Finished, Proposed, Started, Taps, Verified
+from spectrace_vllm.captures import Event, Proposed, Verified
 from spectrace_vllm.steps import Batch, Draft, Row, Rules, fields_of
 
 Fields = tuple[int, dict[str, Any]]
 
 
 @dataclass(slots=True)
-class _Request:
-    """What is known of a request between its steps."""
+class _Request(Progress):
+    """A request between its steps, and what was proposed for the next."""
 
-    facts: Started
-    num_steps: int = 0
-    num_emitted: int = 0
-    is_over: bool = False
     draft: Draft | None = None
     draft_row: int = 0
 
@@ -118,7 +116,7 @@ class Joiner:
         drafted = int(event.counts[at]) - 1
         proposal = arrays["row_ids"][start + 1 : start + 1 + drafted].tolist()
         position = int(arrays["row_positions"][start]) + 1
-        emitted, stop = self._committed(request, position, sampled)
+        emitted, stop = request.committed(position, sampled, self._rules.max_length)
         if draft is not None and not (drafted and draft.proposes(request.draft_row, proposal)):
             draft = None
         row = Row(
@@ -137,9 +135,7 @@ class Joiner:
             draft=draft,
             draft_row=request.draft_row,
         )
-        request.num_steps += 1
-        request.num_emitted += len(emitted)
-        request.is_over = stop is not None
+        request.advance(emitted, stop)
         return row
 
     def _sampled(self, event: Verified, arrays: Mapping[str, Array], at: int) -> list[int]:
@@ -151,21 +147,3 @@ class Joiner:
         if event.discarded is not None and event.discarded[at]:
             return []
         return [token for token in row.tolist() if token >= 0]
-
-    def _committed(
-        self, request: _Request, position: int, sampled: list[int]
-    ) -> tuple[list[int], str | None]:
-        """What the scheduler keeps, and why the text ends there.
-
-        Source: vLLM 0.32.0 vllm/v1/core/sched/utils.py, ``check_stop``, called token by token.
-        """
-        facts = request.facts
-        limit = self._rules.max_length - position if self._rules.max_length is not None else len(sampled)
-        if facts.max_tokens is not None:
-            limit = min(limit, facts.max_tokens - request.num_emitted)
-        for at, token in enumerate(sampled):
-            if token in facts.stop_ids:
-                return sampled[: at + 1], "eos"
-            if at + 1 >= limit and (facts.max_tokens is not None or self._rules.max_length is not None):
-                return sampled[: at + 1], "length"
-        return sampled, None

@@ -51,8 +51,8 @@ def _wrap_worker() -> None:
 
 def _attach(worker: Any) -> None:
     try:
+        from spectrace_serving.settings import from_environment
         from spectrace_vllm.recording import attach
-        from spectrace_vllm.settings import from_environment
 
         settings = from_environment(os.environ)
         if settings is not None:

@@ -8,10 +8,7 @@ from __future__ import annotations
 
 import atexit
 import logging
-import os
 from collections.abc import Callable
-from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,19 +17,23 @@ from torch import Tensor
 
 from spectrace.errors import UnsupportedEngine
 from spectrace.format.writer import TraceWriter
+from spectrace_serving.clock import Moment, now
+from spectrace_serving.facts import raw_table
+from spectrace_serving.guard import Guard, free_name
+from spectrace_serving.outbox import Outbox
+from spectrace_serving.reduction import Fingerprints, kept_rows, on_device
+from spectrace_serving.requests import Finished
+from spectrace_serving.rows import Taps
+from spectrace_serving.settings import Settings
 from spectrace_transformers.facts import ids_digest
 from spectrace_transformers.reduction import Array, Workspace
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.admission import external_name, sampling_facts, started_request
-from spectrace_vllm.captures import Finished, Proposed, Taps, Verified
-from spectrace_vllm.clock import Moment, now
+from spectrace_vllm.captures import Proposed, Verified
 from spectrace_vllm.engine import Engine
-from spectrace_vllm.facts import raw_table, request_rule, run_facts
+from spectrace_vllm.facts import request_rule, run_facts
 from spectrace_vllm.hooks import FIX, KINDS, V2, find_kind, object_misfits
 from spectrace_vllm.join import Joiner
-from spectrace_vllm.outbox import Outbox
-from spectrace_vllm.reduction import Fingerprints, on_device
-from spectrace_vllm.settings import Settings
 from spectrace_vllm.steps import Rules
 from spectrace_vllm.watch import DraftWatch
 
@@ -40,8 +41,6 @@ logger = logging.getLogger("spectrace")
 
 _TAKES = 3
 """Groups of steps that one engine step makes at most, nearly always: see join.py."""
-_PREFILL_ROWS = 8
-"""Most rows of a prompt whose states are kept."""
 
 
 def attach(worker: Any, settings: Settings) -> Recording | None:
@@ -108,7 +107,6 @@ class Recording:
         """A recorded request is in this engine step."""
         self._settings = settings
         self._undo: list[Callable[[], None]] = []
-        self._broken: set[str] = set()
         self._num_requests = 0
         self._requests: dict[str, bool] = {}
         """Requests in the engine, and whether each is recorded."""
@@ -118,14 +116,15 @@ class Recording:
         lost = {f"hook {number}": what for number, what in enumerate(problems)}
         header = run_facts(engine, self._vocabulary, lost)
         size = header["target"]["vocab_size"]
-        self._raw_of = raw_table(engine, size)
         self._target_ids = _target_ids(engine)
+        self._raw_of = raw_table(self._target_ids, size, engine.device)
         self.writer = TraceWriter(
-            _free_name(settings.out),
+            free_name(settings.out, "vllm"),
             header,
             max_bytes=settings.max_bytes,
             token_text=self._token_text if self._vocabulary is not None else None,
         )
+        self.guard = Guard("vllm", self.writer)
         self._joiner = Joiner(
             Rules(
                 started_ns=self.writer.started_ns,
@@ -155,19 +154,6 @@ class Recording:
         original = getattr(holder, name)
         setattr(holder, name, make(original))
         self._undo.append(lambda: setattr(holder, name, original) if own else delattr(holder, name))
-
-    def guard(self, name: str, action: Callable[..., Any], *args: Any) -> Any:
-        """Runs an action of ours; once it has raised it is never run again."""
-        if name in self._broken:
-            return None
-        try:
-            return action(*args)
-        except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-            self._broken.add(name)
-            what = f"{type(error).__name__}: {error}"
-            logger.warning("vllm: the hook %r failed and is off, serving goes on: %s", name, what)
-            self.writer.amend(capture={"unavailable": {f"hook {name}": what[:200]}})
-            return None
 
     def outbox(self) -> Outbox:
         """A new one, for one event."""
@@ -362,7 +348,7 @@ class Recording:
         roots = num_scheduled - counts  # [B] the last committed token within the request's tokens
         at, lengths = starts, np.ones_like(roots)
         if roots.any():
-            kept = [_kept_rows(root) for root in roots.tolist()]
+            kept = [kept_rows(root) for root in roots.tolist()]
             at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
             lengths = np.array([len(rows) for rows in kept])
         rows = on_device(at, self._device)
@@ -385,16 +371,6 @@ class Recording:
         return self._vocabulary.text(token_id)
 
 
-def _kept_rows(root: int) -> list[int]:
-    """Which of a request's tokens before and with its last committed one are kept: all of a few, else some.
-
-    >>> _kept_rows(0), _kept_rows(29)
-    ([0], [0, 5, 10, 15, 20, 25, 29])
-    """
-    stride = -(-root // (_PREFILL_ROWS - 1)) or 1
-    return [*range(0, root, stride), root]
-
-
 def _target_ids(engine: Engine) -> Array | None:
     """[draft_vocab_size] target id of each raw id, as vLLM maps it."""
     if engine.map is None:
@@ -412,11 +388,3 @@ def _vocabulary(engine: Engine) -> Vocabulary | None:
     except Exception as error:  # noqa: BLE001  a trace without texts is a trace
         logger.warning("vllm: token texts are not recorded: %s: %s", type(error).__name__, error)
         return None
-
-
-def _free_name(folder: Path) -> Path:
-    """A file that does not exist yet, named after the time and the process."""
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = f"vllm-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-    names = (f"{stem}{end}.spectrace" for end in ("", *(f"-{n}" for n in range(2, 1000))))
-    return next(folder / name for name in names if not (folder / name).exists())

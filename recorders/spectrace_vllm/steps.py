@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
+from spectrace_serving.rows import Outcome, Taps, flat, outcomes, places, tap_columns
 from spectrace_transformers.reduction import Array, log_normaliser
-from spectrace_vllm.captures import Proposed, Taps, Verified
+from spectrace_vllm.captures import Proposed, Verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Draft:
 
 
 @dataclass(slots=True, kw_only=True)
-class Row:
+class Row(Outcome):
     """One request in a verified batch."""
 
     name: str
@@ -67,20 +68,9 @@ class Row:
     start: int
     """First of its rows with logits."""
     position: int
-    proposal: list[int]
-    emitted: list[int]
-    num_reported: int
-    is_greedy: bool
-    is_prefill: bool
     prefix_hit_length: int
-    stop: str | None
     draft: Draft | None
     draft_row: int
-
-    @property
-    def num_drafted(self) -> int:
-        """K."""
-        return len(self.proposal)
 
     @property
     def num_accepted(self) -> int:
@@ -89,6 +79,11 @@ class Row:
         return next(
             (at for at, (a, b) in enumerate(pairs) if a != b), min(len(self.proposal), len(self.emitted))
         )
+
+    @property
+    def is_all_accepted(self) -> bool:
+        """Nothing of the proposal is left."""
+        return self.num_accepted == self.num_drafted
 
 
 @dataclass(frozen=True)
@@ -110,15 +105,16 @@ class Batch:
 def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
     """Fields of rows that have the same proposal behind them, as `TraceWriter.steps` takes them."""
     fields = _scalars(rules, batch, rows)
-    fields |= _outcomes(rules, rows)
+    fields |= outcomes(rows, is_simulated=rules.is_simulated)
     drafted = np.array([row.num_drafted for row in rows])  # [B] K of each
     starts = np.array([row.start for row in rows])
-    fields["proposal_ids"] = (_flat([row.proposal for row in rows]), drafted)
+    fields["proposal_ids"] = (flat([row.proposal for row in rows]), drafted)
     fields |= _target(batch.arrays, rows, starts, drafted)
     if rows[0].draft is not None:
         fields |= _draft(rows[0].draft, np.array([row.draft_row for row in rows]), drafted)
     if batch.taps is not None:
-        fields |= _taps(rules, batch.taps, batch.tap_arrays, rows)
+        at = np.array([row.at for row in rows])
+        fields |= tap_columns(batch.taps, batch.tap_arrays, at, rules.boundaries)
     return fields
 
 
@@ -147,37 +143,6 @@ def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
         fields["target_kv_length"] = lengths - [row.num_drafted for row in rows]
     if not rows[0].num_drafted:
         fields["prefix_hit_length"] = np.array([row.prefix_hit_length for row in rows])
-    return fields
-
-
-def _outcomes(rules: Rules, rows: Sequence[Row]) -> dict[str, Any]:
-    """What was accepted and committed, and why it ended there."""
-    accepted = [row.num_accepted for row in rows]
-    finals, flags = [], []
-    for row, number in zip(rows, accepted):
-        own = ["prefill"] if row.is_prefill else []
-        if not row.num_drafted:
-            finals.append("none")
-        elif number == len(row.emitted):
-            finals.append("draft")
-            own.append("truncated")
-        elif number == row.num_drafted:
-            finals.append("bonus")
-        else:
-            finals.append("corrected" if row.is_greedy else "recovered")
-        if rules.is_simulated and row.num_drafted:
-            own.append("simulated")
-        flags.append(own)
-    fields: dict[str, Any] = {
-        "num_accepted": np.array(accepted),
-        "num_accepted_reported": np.array([row.num_reported for row in rows]),
-        "emitted_ids": (_flat([row.emitted for row in rows]), [len(row.emitted) for row in rows]),
-        "final_kind": finals,
-    }
-    if any(flags):
-        fields["flags"] = ([flag for own in flags for flag in own], [len(own) for own in flags])
-    if rows[0].stop is not None:
-        fields["stop"] = [row.stop for row in rows]
     return fields
 
 
@@ -241,42 +206,3 @@ def _draft(draft: Draft, rows: Array, drafted: Array) -> dict[str, Any]:
     if "draft_nonfinite" in arrays:
         fields["nonfinite.draft_logits"] = arrays["draft_nonfinite"][:, rows].sum(axis=0).astype(np.int64)
     return fields
-
-
-def _taps(rules: Rules, taps: Taps, arrays: Mapping[str, Array], rows: Sequence[Row]) -> dict[str, Any]:
-    """Fingerprints of the states; the arrays are [A, rows of all requests, ..]."""
-    num_taps, total = arrays["tap_rms"].shape
-    at = np.array([row.at for row in rows])
-    first = (np.cumsum(taps.counts) - taps.counts)[at]  # [B]
-    counts = taps.counts[at]
-    offsets = np.arange(num_taps) * total  # [A]
-    flat = places((first[:, None] + offsets).ravel(), np.repeat(counts, num_taps))
-    lengths = counts * num_taps
-    which = flat // total
-    named = rules.boundaries is not None and len(rules.boundaries) == num_taps
-    key = "boundary" if named else "index"
-    columns: dict[str, Any] = {
-        key: np.array(rules.boundaries)[which] if named else which,
-        "position": arrays["tap_positions"][flat % total],
-        "shape": np.broadcast_to(np.array(taps.shape), (len(flat), 2)),
-        "dtype": [taps.dtype] * len(flat),
-        "rms": arrays["tap_rms"].reshape(-1)[flat],
-        "nonfinite": arrays["tap_nonfinite"].reshape(-1)[flat].astype(np.int64),
-        "projections": arrays["tap_projections"].reshape(num_taps * total, -1)[flat],
-    }
-    return {f"taps.{name}": (column, lengths) for name, column in columns.items()}
-
-
-def places(starts: Array, lengths: Array) -> Array:
-    """The indices start, start + 1, .. of each stretch, one stretch after the other.
-
-    >>> places(np.array([0, 10]), np.array([2, 3])).tolist()
-    [0, 1, 10, 11, 12]
-    """
-    before = np.cumsum(lengths) - lengths
-    found: Array = np.repeat(starts - before, lengths) + np.arange(lengths.sum())
-    return found
-
-
-def _flat(lists: Sequence[Sequence[int]]) -> Array:
-    return np.array([item for values in lists for item in values], np.int64)

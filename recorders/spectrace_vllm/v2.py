@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from spectrace_vllm.captures import Taps
-from spectrace_vllm.clock import Moment, now
-from spectrace_vllm.outbox import Outbox
+from spectrace_serving.clock import Moment, now
+from spectrace_serving.outbox import Outbox
+from spectrace_serving.reduction import add_rows, add_target
+from spectrace_serving.rows import Taps
 from spectrace_vllm.recording import Recording
-from spectrace_vllm.reduction import add_rows, add_target
 
 Wrapper = Callable[..., Any]
 

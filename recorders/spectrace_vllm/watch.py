@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spectrace_serving.outbox import Guard, Outbox
+from spectrace_serving.reduction import add_draft, add_inputs
 from spectrace_transformers.reduction import Workspace
-from spectrace_vllm.outbox import Guard, Outbox
-from spectrace_vllm.reduction import add_draft, add_inputs
 
 
 class DraftWatch:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block, blocks
+from spectrace.analysis.block import Block, blocks
+from spectrace.analysis.numbering import numbered_files
 from spectrace.format.columns import Array
 from spectrace.format.counts import MAX_POSITIONS, Counts, path_lengths, rejected_rows
 
@@ -151,9 +152,8 @@ class _Groups:
 def _request_names(trace: Trace) -> list[str]:
     """Names by the numbers that `Block.requests` gives."""
     names: list[str] = []
-    for part in trace.parts:
-        names += [part.request_name(number) for number in range(len(part.request_offsets()))]
-        names.append(part.request_name(None))
+    for own in numbered_files(trace):
+        names += [*own.names(own.numbers).values(), own.file.request_name(None)]
     return names
 
 

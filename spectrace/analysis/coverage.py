@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.id_map import Table
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array

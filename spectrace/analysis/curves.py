@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block, blocks
+from spectrace.analysis.block import Block, blocks
 from spectrace.analysis.intervals import Mean
 from spectrace.format.columns import Array
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.fingerprints import TapTally
-from spectrace.analysis.diagnosis.reference import Comparison, compare, declared_boundary
+from spectrace.analysis.diagnosis.reference import TapComparison, compare_taps, declared_boundary
 from spectrace.format.columns import Array
 from spectrace.format.records import Run
 
@@ -157,7 +157,7 @@ class TapRow:
 
 def tap_rows(facts: Facts) -> list[TapRow]:
     """A row for each tap of a trace; `facts` must hold `TapTally` and `CourseTally`."""
-    tally, compared = facts.of(CourseTally), compare(facts)
+    tally, compared = facts.of(CourseTally), compare_taps(facts)
     by_index = facts.of(TapTally).by_index
     rows = [
         TapRow(
@@ -177,7 +177,7 @@ def tap_rows(facts: Facts) -> list[TapRow]:
     return [_with_reference(row, compared, found.get(row.tap)) for row in rows]
 
 
-def _with_reference(row: TapRow, compared: Comparison, at: int | None) -> TapRow:
+def _with_reference(row: TapRow, compared: TapComparison, at: int | None) -> TapRow:
     if at is None:
         return row
     match = compared.matches[at]

@@ -10,9 +10,10 @@ import numpy as np
 from spectrace.analysis.acceptance import METRICS, per_position
 from spectrace.analysis.breakdown import NOT_RECORDED, break_down
 from spectrace.analysis.formulas import FORMULAS, RequestSums, Sums
-from spectrace.cli.output import number, progress, table
+from spectrace.cli.output import progress, table
 from spectrace.cli.verdicts import wrapped
 from spectrace.format.counts import Counts
+from spectrace.format.figures import number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from spectrace.analysis.draft.flags import COLUMNS
-from spectrace.cli.output import number
 from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
+from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _head(
         words.append(visible(facts.architecture, limit=40))
     yield from wrapped("", f"{names['draft']}: {', '.join(words)}")
     sizes = [
-        f"{number(len(facts.tensors))} tensors in {number(len(files))} file{'' if len(files) == 1 else 's'}",
+        f"{number(len(facts.tensors))} tensors in {count_of(len(files), 'file')}",
         f"{number(facts.draft_vocab)} of {number(facts.target_vocab)} target ids",
         f"hidden {number(facts.hidden)}",
     ]
@@ -108,7 +108,7 @@ def _head(
     if unread:
         yield from wrapped("", f"not read: {', '.join(visible(name, limit=60) for name in unread[:6])}")
     if num_faults:
-        yield f"damaged: {number(num_faults)} thing{'' if num_faults == 1 else 's'}, named on stderr"
+        yield f"damaged: {count_of(num_faults, 'thing')}, named on stderr"
 
 
 def _map(found: MapReport, covered: Coverage | None) -> Iterator[str]:

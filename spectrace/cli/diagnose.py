@@ -11,10 +11,11 @@ import click
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.analysis.diagnosis.what_now import what_now
-from spectrace.analysis.diagnosis.words import count_of, rule_of, words_of
+from spectrace.analysis.diagnosis.words import rule_of, words_of
 from spectrace.cli.arguments import TRACE, json_option
-from spectrace.cli.output import number, print_json, print_lines, progress, shown
+from spectrace.cli.output import print_json, print_lines, progress, shown
 from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
+from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from spectrace.analysis.comparison.difference import INPUTS, KIND_WORDS
 from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN
 from spectrace.analysis.comparison.headers import shown_value
 from spectrace.analysis.comparison.inputs import input_place, input_values
-from spectrace.cli.output import number, shown
+from spectrace.cli.output import shown
 from spectrace.cli.verdicts import wrapped
+from spectrace.format.figures import count_of, noun, number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def text_of(found: Comparison, a: Trace, b: Trace) -> Iterator[str]:
 def _alignment(alignment: Alignment) -> Iterator[str]:
     ways = [f"{number(alignment.ways[way])} by {_WAYS[way]}" for way in WAYS if way in alignment.ways]
     pairs = len(alignment.pairs)
-    told = f"{number(pairs)} {_plural(pairs, 'pair')}, {', '.join(ways)}"
+    told = f"{count_of(pairs, 'pair')}, {', '.join(ways)}"
     alone = [n - pairs for n in alignment.num_requests]
     if any(alone):
         told += f"; without a partner {number(alone[0])} of A, {number(alone[1])} of B"
@@ -170,7 +171,7 @@ def _values(at: Difference, tokens: _Tokens) -> str:
 def _fork(fork: Fork, kind: Kind) -> str:
     at = fork.difference
     where = f"{visible(at.request[0], limit=20)} at token {at.token}"
-    texts = f"{number(kind.requests)} {_plural(kind.requests, 'text parts', 'texts part')}"
+    texts = f"{count_of(kind.requests, 'text parts', 'texts part')}"
     told = f"{texts}. {where}: {_verdict(fork)}"
     judged = sum(fork.judged.values())
     if judged > 1:
@@ -212,7 +213,7 @@ def _taps(taps: Sequence[TapMatch]) -> Iterator[str]:
     same = [match for match in taps if match.side == "A" and match.is_same]
     if same:
         lowest = min(match.cosine for match in same)
-        verb = _plural(len(same), "is", "are")
+        verb = noun(len(same), "is", "are")
         lines.append(f"{_list(same)} {verb} the same in B, lowest cosine {lowest:.3f}")
     sides = [[m for m in taps if m.side == side and not m.is_same] for side in "AB"]
     telling = [sum(bool(m.shift) or m.is_scaled for m in side) for side in sides]
@@ -227,11 +228,11 @@ def _told(group: Sequence[TapMatch]) -> Iterator[str]:
     """Taps of one trace of which the same can be said."""
     first = group[0]
     other = "AB"[first.side == "A"]
-    who = f"{_list(group)} {_plural(len(group), 'matches', 'match')}"
+    who = f"{_list(group)} {noun(len(group), 'matches', 'match')}"
     names = ", ".join(_name(match, match.best) for match in group)
     if first.shift:
         layers = abs(first.shift)
-        shift = f"{_COUNTS.get(layers, str(layers))} {_plural(layers, 'layer')}"
+        shift = f"{_COUNTS.get(layers, str(layers))} {noun(layers, 'layer')}"
         yield f"{who} {other}'s {names}: {shift} {'later' if first.shift > 0 else 'earlier'}"
     elif first.is_match:
         yield f"{who} {names} of {other}'s reference, not {other}'s tap of that name"
@@ -289,7 +290,3 @@ def _measure(measure: Measure) -> str:
         return line
     differs = "  differs" if change.is_shown else ""
     return f"{line}{change.value:>+9.3f}  {change.low:+.3f} to {change.high:+.3f}{differs}"
-
-
-def _plural(count: int, one: str, many: str | None = None) -> str:
-    return one if count == 1 else many or f"{one}s"

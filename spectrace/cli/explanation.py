@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spectrace.analysis.formulas import Explanation, Match, explain, read_number
-from spectrace.cli.output import number, progress
+from spectrace.cli.output import progress
 from spectrace.cli.verdicts import wrapped
 from spectrace.errors import UsageError
+from spectrace.format.figures import number
 
 if TYPE_CHECKING:
     from spectrace import Trace

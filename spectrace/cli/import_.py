@@ -8,7 +8,8 @@ from typing import BinaryIO, cast
 import click
 
 from spectrace.cli.arguments import out_option, overwrite_option, written_whole
-from spectrace.cli.output import number, progress, say, shown
+from spectrace.cli.output import progress, say, shown
+from spectrace.format.figures import number
 from spectrace.format.jsonl import import_lines, read_lines
 
 

@@ -1,6 +1,6 @@
 """What a command says: data to stdout, talk and progress to stderr.
 
-Owns numbers as text, tables, JSON and the progress bar. Chooses no exit code and reads no trace.
+Owns tables, JSON and the progress bar. Chooses no exit code and reads no trace.
 """
 
 from __future__ import annotations
@@ -57,17 +57,6 @@ def has_colour() -> bool:
 def shown(path: str | Path) -> str:
     """A path as it is printed: control characters as escapes, a backslash as it is."""
     return visible(os.fspath(path)).replace("\\\\", "\\")
-
-
-def number(value: float | int | None, digits: int = 3) -> str:
-    """A number as people read it; a dash when there is none.
-
-    >>> number(1234567), number(0.5), number(None)
-    ('1,234,567', '0.500', '-')
-    """
-    if value is None:
-        return "-"
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.{digits}f}"
 
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

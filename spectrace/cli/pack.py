@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,13 +11,12 @@ import click
 
 import spectrace
 from spectrace.cli.arguments import TRACE, out_option, overwrite_option, written_whole
-from spectrace.cli.output import number, print_json, print_lines, progress, say, shown
+from spectrace.cli.output import print_json, print_lines, progress, say, shown
 from spectrace.errors import UsageError
+from spectrace.format.figures import number, size_of
 from spectrace.format.text import visible
 from spectrace.report.examples import Example, examples
 from spectrace.report.packing import Packed, manifest, pack
-
-_UNITS = {"": 1, "kb": 1_000, "mb": 1_000_000, "kib": 1 << 10, "mib": 1 << 20}
 
 
 def include_option(function: Any) -> Any:
@@ -88,11 +86,10 @@ def command(
 
 
 def _bytes(text: str) -> int:
-    found = re.fullmatch(r"\s*(\d{1,9}(?:\.\d{1,3})?)\s*([A-Za-z]*)\s*", text, re.ASCII)
-    unit = None if found is None else _UNITS.get(found.group(2).lower())
-    if found is None or unit is None:
+    size = size_of(text)
+    if size is None:
         raise UsageError(f"--max-size {visible(text, limit=40)}: a size such as 24MB or 900kB is needed")
-    return int(float(found.group(1)) * unit)
+    return size
 
 
 def _lines(done: Packed, out: Path) -> Iterator[str]:

@@ -18,10 +18,11 @@ from spectrace.analysis.intervals import Share
 from spectrace.analysis.probing import SAME_STATES, ProbeRow, best_row
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.engines import EAGLE3, TRANSFORMERS, engine_for, model_folder
-from spectrace.cli.output import number, print_json, print_lines, progress, shown, table
+from spectrace.cli.output import print_json, print_lines, progress, shown, table
 from spectrace.cli.prompts import prompts_given
 from spectrace.cli.verdicts import wrapped
 from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
+from spectrace.format.figures import number
 from spectrace.format.records import Run, Step
 from spectrace.format.text import visible
 

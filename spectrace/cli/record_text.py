@@ -6,9 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spectrace.cli.output import number, shown
+from spectrace.cli.output import shown
 from spectrace.cli.stats import summary
 from spectrace.cli.verdicts import wrapped
+from spectrace.format.figures import number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:

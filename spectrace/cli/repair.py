@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from spectrace.cli.arguments import json_option, out_option, overwrite_option, written_whole
-from spectrace.cli.output import number, print_json, print_lines, progress, shown
+from spectrace.cli.output import print_json, print_lines, progress, shown
+from spectrace.format.figures import number
 from spectrace.format.repair import RepairReport, repair
 from spectrace.format.text import visible
 

@@ -10,9 +10,10 @@ import click
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
 from spectrace.cli.arguments import TRACE, check_out, out_option, overwrite_option, written_whole
-from spectrace.cli.output import number, print_lines, progress, say, shown
+from spectrace.cli.output import print_lines, progress, say, shown
 from spectrace.cli.pack import include_option
 from spectrace.errors import UsageError
+from spectrace.format.figures import number
 from spectrace.format.text import visible
 from spectrace.report.document import Document, document
 from spectrace.report.html import html

@@ -20,11 +20,11 @@ from spectrace.analysis.acceptance import (
     acceptance_rate,
     per_position,
 )
-from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
-from spectrace.cli.output import number, print_json, print_lines, shown, table
+from spectrace.cli.output import print_json, print_lines, shown, table
 from spectrace.format.counts import Counts
+from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:

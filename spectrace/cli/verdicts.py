@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrace.cli.output import has_colour, number
+from spectrace.cli.output import has_colour
+from spectrace.format.figures import number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:

@@ -238,6 +238,8 @@ class Request:
     segment_map: Any = None
     prompt_digest: str | None = None
     """``sha256:`` and the SHA-256 of the prompt's ids as little-endian int32, hex."""
+    external_id: str | None = None
+    """The name that whoever asked knows it by, where the engine calls it otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

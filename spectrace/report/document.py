@@ -17,9 +17,10 @@ from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
+from spectrace.format.figures import number
 from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
 from spectrace.report.steps import divergent_rows
-from spectrace.report.words import number, plain_value, settings_text
+from spectrace.report.words import plain_value, settings_text
 
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace

@@ -218,7 +218,7 @@ class _Job:
                 continue
             if "text" in self.include:
                 fields: dict[str, Any] = {"request": request.request}
-                for name in ("prompt_ids", "segment_map", "prompt_digest"):
+                for name in ("prompt_ids", "segment_map", "prompt_digest", "external_id"):
                     if (value := getattr(request, name)) is not None:
                         fields[name] = list(value) if name == "prompt_ids" else value
             else:

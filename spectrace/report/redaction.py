@@ -143,6 +143,7 @@ OTHERS: tuple[Rule, ...] = (
     Rule("request.prompt_ids", "dropped", "ids are text", "text"),
     Rule("request.segment_map", "dropped", "free form", "text"),
     Rule("request.prompt_digest", "reduced", "prompt 0, prompt 1, ...: equal prompts stay equal", "text"),
+    Rule("request.external_id", "dropped", "a name of the caller's", "text"),
     Rule("tokens.target", "dropped", "text", "text"),
     Rule("tokens.draft", "dropped", "text", "text"),
     Rule("reference.request", "dropped", "goes with its rows", "text"),

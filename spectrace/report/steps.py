@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from spectrace.analysis.rejection import item, node_states, rejected_state
-from spectrace.report.words import number
+from spectrace.format.figures import number
 
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace

@@ -1,23 +1,11 @@
-"""Numbers and settings as text, for reports. Escapes nothing: the writers do."""
+"""Evidence and settings as text, for reports. Escapes nothing: the writers do."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-
-def number(value: float | int | None, digits: int = 3) -> str:
-    """A number as people read it; a dash when there is none.
-
-    >>> number(1234567), number(0.5), number(None)
-    ('1,234,567', '0.500', '-')
-    """
-    if value is None or (isinstance(value, float) and not math.isfinite(value)):
-        return "-" if value is None else str(value)
-    if isinstance(value, int):
-        return f"{value:,}"
-    return f"{value:,.{digits}f}" if abs(value) < 1e12 else f"{value:.6g}"
+from spectrace.format.figures import number
 
 
 def plain_value(value: Any, depth: int = 0) -> str:

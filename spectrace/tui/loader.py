@@ -49,7 +49,7 @@ _MOST_STATES = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class HeaderFacts:
     """What the header row says."""
 
     name: str
@@ -264,12 +264,12 @@ class Loader:
             yield trace
 
     @property
-    def facts(self) -> Facts:
+    def facts(self) -> HeaderFacts:
         """Facts about the run, from the index."""
         trace = self._trace
         with self._lock:
             counts = trace.counts
-            return Facts(
+            return HeaderFacts(
                 name=visible(trace.paths[0].name, limit=80),
                 steps=self.total,
                 requests=self._num_requests,

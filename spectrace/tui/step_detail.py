@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from spectrace.analysis.rejection import NodeState, item
 from spectrace.format.records import Step, Tap
 from spectrace.format.text import visible
-from spectrace.tui.figures import number, whole
+from spectrace.tui.cells import cell_number, cell_whole
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, right, width_of
 from spectrace.tui.step_row import GLYPHS, TOKEN_ROLES, Names, end_text
 
@@ -133,11 +133,11 @@ def node_line(step: Step, state: NodeState, names: Names, token: int, *, is_curs
         Span(GLYPHS[state.status], role),
         Span(" " + left("" if is_own else raw, 6) + " ", rest),
         Span(left(quoted(state.token_id, names), token - 1) + " ", rest),
-        Span(right("" if is_own else number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
+        Span(right("" if is_own else cell_number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
         Span(left(quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
-        Span(right("" if is_own else number(item(step.target_logprobs, state.index)), 7), rest),
-        Span(right("" if is_own else whole(item(step.target_ranks, state.index)), 5), rest),
-        Span(right(number(item(step.target_gaps, slot), 2), 6), rest),
+        Span(right("" if is_own else cell_number(item(step.target_logprobs, state.index)), 7), rest),
+        Span(right("" if is_own else cell_whole(item(step.target_ranks, state.index)), 5), rest),
+        Span(right(cell_number(item(step.target_gaps, slot), 2), 6), rest),
         Span("  " + _status_words(state, names), role if state.status != "rejected" else "strong"),
     ]
 
@@ -195,7 +195,9 @@ def _words_line(title: str, words: Sequence[str]) -> Line:
 
 def top_words(top: Top | None, names: Names, *, draft: bool = False) -> list[str]:
     """The alternatives at one place, best first, with their log-probabilities."""
-    return [f"{quoted(token, names, draft=draft)} {number(logprob)}" for token, logprob in (top or ())[:12]]
+    return [
+        f"{quoted(token, names, draft=draft)} {cell_number(logprob)}" for token, logprob in (top or ())[:12]
+    ]
 
 
 def emitted_words(step: Step, names: Names) -> list[str]:
@@ -228,7 +230,7 @@ def tap_words(step: Step) -> list[tuple[str, str]]:
         place = f"B({tap.boundary})" if tap.boundary is not None else f"tap {tap.index}"
         place += f" token {tap.position}" if are_many and tap.position is not None else ""
         warning = f"{tap.nonfinite} non-finite!" if tap.nonfinite else ""
-        words.append((f"{place} rms {number(tap.rms)}", warning))
+        words.append((f"{place} rms {cell_number(tap.rms)}", warning))
     return words
 
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spectrace.tui.figures import number_of, percent, ratio
+from spectrace.format.figures import count_of, number, percent
 from spectrace.tui.keys import KEYS, Key
-from spectrace.tui.loader import Facts
+from spectrace.tui.loader import HeaderFacts
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, width_of
 
 STATES = {
@@ -20,24 +20,24 @@ STATES = {
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
-def header_line(facts: Facts, width: int) -> Line:
+def header_line(facts: HeaderFacts, width: int) -> Line:
     """The run in one line."""
     state_role: Role = "plain" if facts.state == "closed" else "warning"
     # In reading order, each with what it is worth: the least worth goes first when there is no room.
     parts = [
         (6, Span(clip(facts.name, 32), "strong")),
-        (7, Span(number_of(facts.steps, "step"))),
-        (2, Span(number_of(facts.requests, "request"))),
-        (4, Span(f"accept length {ratio(facts.accept_length)} tokens per step")),
-        (5, Span(f"accept length {ratio(facts.accept_length)}")),
+        (7, Span(count_of(facts.steps, "step"))),
+        (2, Span(count_of(facts.requests, "request"))),
+        (4, Span(f"accept length {number(facts.accept_length, 2)} tokens per step")),
+        (5, Span(f"accept length {number(facts.accept_length, 2)}")),
         (3, Span(f"acceptance {percent(facts.acceptance_rate)}")),
         (9, Span(STATES.get(facts.state, facts.state), state_role)),
     ]
     if facts.recent is not None and facts.recent.trials:
-        recent = f"alpha1 of the last {facts.recent.trials}: {ratio(facts.recent.value)}"
+        recent = f"alpha1 of the last {facts.recent.trials}: {number(facts.recent.value, 2)}"
         parts.append((8, Span(f"{recent}, DROPPED", "warning")) if facts.has_dropped else (5, Span(recent)))
     if facts.lost:
-        parts.append((8, Span(f"{number_of(facts.lost, 'step')} lost", "warning")))
+        parts.append((8, Span(f"{count_of(facts.lost, 'step')} lost", "warning")))
     if facts.problems:
         parts.append((8, Span(f"{len(facts.problems)} damaged", "warning")))
     long, short = parts[3], parts[4]
@@ -153,7 +153,7 @@ def page_title(title: str, row: int | None, width: int) -> Line:
     return clip_line([Span(f" {title}{place}", "cursor")], width)
 
 
-def empty_lines(facts: Facts, width: int) -> list[Line]:
+def empty_lines(facts: HeaderFacts, width: int) -> list[Line]:
     """What to do with a trace that holds no step."""
     words = {
         "recording": "No step has been recorded yet. Press F to follow: steps appear as they come.",

@@ -466,7 +466,15 @@ def records_of_wrong_types() -> bytes:
     for wrong in values:
         data += frame(b"reqs", 2, {"number": wrong, "request": wrong, "prompt_ids": wrong})
         data += frame(
-            b"reqd", 2, {"number": 0, "prompt_ids": wrong, "prompt_digest": wrong, "segment_map": wrong}
+            b"reqd",
+            2,
+            {
+                "number": 0,
+                "prompt_ids": wrong,
+                "prompt_digest": wrong,
+                "segment_map": wrong,
+                "external_id": wrong,
+            },
         )
         data += frame(
             b"toks", 2, {"target": wrong, "draft": {"1": wrong, "x": "y", "-1": "z", "9" * 30: "w"}}

@@ -358,6 +358,7 @@ def test_requests_are_read_in_the_order_they_were_named(
             assert found is not None
             assert same(found.prompt_ids, fields.get("prompt_ids"))
             assert found.prompt_digest == fields.get("prompt_digest")
+            assert found.external_id == fields.get("external_id")
             assert same(found.segment_map, fields.get("segment_map"))
         assert trace.requests.get("nobody") is None
 

@@ -17,8 +17,8 @@ pytestmark = pytest.mark.engine
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from spectrace_serving.settings import Settings  # noqa: E402
 from spectrace_vllm.recording import attach  # noqa: E402
-from spectrace_vllm.settings import Settings  # noqa: E402
 from tests.recorders import vllm_fakes as fakes  # noqa: E402
 
 PROMPTS = {"a-00000000": [1, 2, 3, 11], "b-11111111": [7, 8, 20]}
@@ -215,7 +215,7 @@ def test_no_hook_waits_for_the_device(cls: Any, tmp_path: Path, monkeypatch: pyt
             failed.append(f"{name}: {error}")
             raise
 
-    recording.guard = guard  # type: ignore[method-assign]
+    recording.guard = guard  # type: ignore[assignment]
     assert recording._watch is not None
     recording._watch._guard = guard
     for _ in range(3):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from spectrace.errors import UsageError
+from spectrace_serving.settings import Settings, from_environment
 from spectrace_vllm import register
-from spectrace_vllm.settings import Settings, from_environment
 
 
 def test_nothing_is_recorded_unless_a_folder_is_named() -> None:

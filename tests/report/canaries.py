@@ -78,6 +78,7 @@ def records(plant: Planter) -> Iterator[dict[str, Any]]:
             "prompt_ids": [plant.id("prompt_ids") for _ in range(3)],
             "segment_map": {plant.text("segment_map"): [plant.id("segment_map")]},
             "prompt_digest": plant.text("prompt_digest"),
+            "external_id": plant.text("external_id"),
             plant.text("unknown key of request"): plant.text("unknown value of request"),
         }
     yield {

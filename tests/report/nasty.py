@@ -104,6 +104,7 @@ def _records(text: str) -> list[dict[str, Any]]:
             "request": short,
             "prompt_ids": [5],
             "prompt_digest": text,
+            "external_id": text,
             "segment_map": {short: text},
         },
         {"record": "tokens", "target": tokens, "draft": tokens},

@@ -14,7 +14,7 @@ import pytest
 
 import spectrace
 from tests.tui.ptys import PATIENCE
-from tests.tui.served import free_port, reached, received
+from tests.tui.served import free_port, reached
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 TRACE = Path(spectrace.__file__).parent.parent / "sample_traces" / "eagle3-taps-normed.spectrace"
@@ -36,19 +36,42 @@ class Browser:
         """Everything that the page was sent to draw."""
 
     async def send(self, method: str, **parameters: Any) -> None:
-        """Sends a command."""
+        """Sends a command and waits for its answer."""
         self._number += 1
         await self._socket.send_json({"id": self._number, "method": method, "params": parameters})
+        while (await self._received()).get("id") != self._number:
+            pass
+
+    async def type(self, key: str) -> None:
+        """Presses a letter where the page has the focus; a headless page is given it first."""
+        await self.send("Emulation.setFocusEmulationEnabled", enabled=True)
+        await self.send(
+            "Runtime.evaluate", expression="document.querySelector('.xterm-helper-textarea').focus()"
+        )
+        await self.send(
+            "Input.dispatchKeyEvent",
+            type="keyDown",
+            key=key,
+            text=key,
+            windowsVirtualKeyCode=ord(key.upper()),
+        )
+        await self.send(
+            "Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=ord(key.upper())
+        )
 
     async def until(self, words: str) -> None:
         """Waits until the page was sent some words."""
         while words not in self.shown:
-            message = await asyncio.wait_for(self._socket.receive_json(), PATIENCE)
-            if message.get("method") == "Network.webSocketFrameReceived":
-                frame = message["params"]["response"]
-                data = frame["payloadData"]
-                text = base64.b64decode(data).decode(errors="replace") if frame["opcode"] == 2 else data
-                self.shown += text
+            await self._received()
+
+    async def _received(self) -> dict[str, Any]:
+        """The next message; what it says the page was sent is kept."""
+        message: dict[str, Any] = await asyncio.wait_for(self._socket.receive_json(), PATIENCE)
+        if message.get("method") == "Network.webSocketFrameReceived":
+            frame = message["params"]["response"]
+            data = frame["payloadData"]
+            self.shown += base64.b64decode(data).decode(errors="replace") if frame["opcode"] == 2 else data
+        return message
 
 
 async def _connected(session: Any, port: int) -> Any:
@@ -66,7 +89,7 @@ async def _connected(session: Any, port: int) -> Any:
 
 
 async def test_a_browser_shows_the_viewer_and_its_keys_act(tmp_path: Path) -> None:
-    """The page draws the first rejection; `o` typed by another reader opens the overview with the cause."""
+    """The page draws the first rejection; `o`, pressed there, opens the overview with the cause."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("textual_serve")
     port, debugging = free_port(), free_port()
@@ -89,11 +112,8 @@ async def test_a_browser_shows_the_viewer_and_its_keys_act(tmp_path: Path) -> No
             await browser.send("Network.enable")
             await browser.send("Page.navigate", url=f"http://127.0.0.1:{port}/")
             await browser.until("step 1/")
-            # A second reader beside the first, who types.
-            typist = await session.ws_connect(f"http://127.0.0.1:{port}/ws?width=100&height=30")
-            await received(typist, "step 1/")
-            await typist.send_json(["stdin", "o"])
-            await received(typist, "tap-form/norm")
+            await browser.type("o")
+            await browser.until("tap-form/norm")
     finally:
         for process in (chromium, server):
             process.terminate()

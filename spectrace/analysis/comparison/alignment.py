@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from spectrace.analysis.comparison.rows import narrow
+from spectrace.analysis.numbering import numbered_files
 from spectrace.format.columns import Array
 
 if TYPE_CHECKING:
@@ -159,21 +160,16 @@ def align(one: Trace, other: Trace) -> tuple[Alignment, Sequence[tuple[Prompt, P
 def prompts(trace: Trace) -> list[Prompt]:
     """Every request, in the order in which it was first named; one of several files once."""
     found: dict[str, Prompt] = {}
-    base = 0
-    for part in trace.parts:
-        details = part.details()
-        size = len(part.request_offsets())
-        for number in range(size):
-            said = {**(part.request(number) or {}), **details.get(number, {})}
+    for own in numbered_files(trace):
+        for number, said in own.records(own.numbers):
             name = said.get("request")
-            name = name if isinstance(name, str) else f"?{number}"
+            name = name if isinstance(name, str) else f"?{number - own.numbers.start}"
             digest = said.get("prompt_digest")
             if name in found:
-                found[name].numbers.append(base + number)
+                found[name].numbers.append(number)
                 continue
             digest = digest if isinstance(digest, str) and digest else None
-            found[name] = Prompt(name, [base + number], digest, _ids(said.get("prompt_ids")))
-        base += size + 1
+            found[name] = Prompt(name, [number], digest, _ids(said.get("prompt_ids")))
     return list(found.values())
 
 

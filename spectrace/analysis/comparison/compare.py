@@ -18,7 +18,7 @@ from spectrace.analysis.comparison.result import Comparison
 from spectrace.analysis.comparison.row_pairs import pair_rows
 from spectrace.analysis.comparison.rows import Rows, read_rows
 from spectrace.analysis.comparison.tap_match import match_taps
-from spectrace.analysis.comparison.texts import Texts
+from spectrace.analysis.comparison.text_pair import TextPair
 from spectrace.analysis.diagnosis.fingerprints import TapTally
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def _compared(a: Trace, b: Trace, on_progress: Callable[[int], None] | None) -> 
         problem=alignment.problem or _nothing_to_compare(one, other),
     )
     uncompared = [at for at, pair in enumerate(alignment.pairs) if pair.prompt_difference is not None]
-    texts = Texts(one, other, len(pairs), uncompared)
+    texts = TextPair(one, other, len(pairs), uncompared)
     without = [
         label
         for label, trace, rows in (("A", a, one), ("B", b, other))
@@ -98,7 +98,7 @@ def _nothing_to_compare(a: Rows, b: Rows) -> str | None:
 
 
 def _requests(
-    pairs: Sequence[tuple[Prompt, Prompt]], texts: Texts, taps: TapTally
+    pairs: Sequence[tuple[Prompt, Prompt]], texts: TextPair, taps: TapTally
 ) -> dict[int, tuple[int, int]]:
     """Requests of A whose taps were kept -> that of B, and the first token that differs."""
     return {

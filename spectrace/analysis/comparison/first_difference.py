@@ -26,7 +26,7 @@ from spectrace.analysis.comparison.row_pairs import (
     standing_beside,
 )
 from spectrace.analysis.comparison.rows import Rows
-from spectrace.analysis.comparison.texts import Texts, places
+from spectrace.analysis.comparison.text_pair import TextPair, places
 from spectrace.format.columns import Array
 
 _BITS = {
@@ -43,7 +43,7 @@ _LISTED = 64
 
 
 def compare_rows(
-    a: Rows, b: Rows, texts: Texts, pairs: Sequence[Pair], *, has_ids: bool = True
+    a: Rows, b: Rows, texts: TextPair, pairs: Sequence[Pair], *, has_ids: bool = True
 ) -> tuple[FirstDifferences, Array]:
     """Everything that differs before the texts part.
 
@@ -114,7 +114,7 @@ class _Teller:
 
     a: Rows
     b: Rows
-    texts: Texts
+    texts: TextPair
     pairs: Sequence[Pair]
 
     def prompt(self, pair: Pair) -> Difference:

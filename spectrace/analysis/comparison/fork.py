@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from spectrace.analysis.comparison.difference import Difference
-from spectrace.analysis.diagnosis.texts import evidence, place_of
+from spectrace.analysis.diagnosis.control_texts import evidence, place_of
 from spectrace.analysis.diagnosis.ties import is_tie, tie_limit
 from spectrace.analysis.diagnosis.verification import is_greedy
 from spectrace.analysis.rejection import item

@@ -19,7 +19,7 @@ from spectrace.analysis.comparison.rows import (
     differ,
     spans,
 )
-from spectrace.analysis.comparison.texts import Texts
+from spectrace.analysis.comparison.text_pair import TextPair
 from spectrace.format.columns import Array
 
 _ROWS_AT_ONCE = 1 << 16
@@ -116,7 +116,7 @@ class Proposals:
         )
 
 
-def differing_picks(a: Rows, b: Rows, texts: Texts) -> Hits:
+def differing_picks(a: Rows, b: Rows, texts: TextPair) -> Hits:
     """Places at which the targets picked different tokens."""
     mine, theirs = texts.common
     at, other_at = texts.a.at[mine], texts.b.at[theirs]
@@ -125,14 +125,14 @@ def differing_picks(a: Rows, b: Rows, texts: Texts) -> Hits:
     return _token_hits(a, b, texts, known, (mine[differs], theirs[differs]), (a.picks, b.picks))
 
 
-def forks(a: Rows, b: Rows, texts: Texts) -> Hits:
+def forks(a: Rows, b: Rows, texts: TextPair) -> Hits:
     """Tokens at which texts part."""
     compared = len(texts.common[0])
     return _token_hits(a, b, texts, compared, texts.forked, (a.committed, b.committed))
 
 
 def _token_hits(
-    a: Rows, b: Rows, texts: Texts, compared: int, tokens: tuple[Array, Array], ids: tuple[Ids, Ids]
+    a: Rows, b: Rows, texts: TextPair, compared: int, tokens: tuple[Array, Array], ids: tuple[Ids, Ids]
 ) -> Hits:
     mine, theirs = tokens
     at, other_at = texts.a.at[mine], texts.b.at[theirs]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block, Values, blocks
+from spectrace.analysis.block import Block, Values, blocks
 from spectrace.analysis.diagnosis.fingerprints import TapTally
 from spectrace.format.columns import Array
 from spectrace.format.counts import rejected_rows

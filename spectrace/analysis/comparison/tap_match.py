@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from spectrace.analysis.diagnosis.control_texts import first_names
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.fingerprints import TapRows, TapTally
-from spectrace.analysis.diagnosis.reference import compare, cosine
+from spectrace.analysis.diagnosis.reference import compare_taps, cosine
 from spectrace.analysis.diagnosis.tap_layer import SAME, is_farther
-from spectrace.analysis.diagnosis.texts import request_names
 from spectrace.format.columns import Array
 from spectrace.format.counts import Counts
 
@@ -186,7 +186,7 @@ def _in_reference(
     references = other.references
     if not references or tally.by_index:
         return {}
-    names = request_names(other)
+    names = first_names(other)
     partners = {mine: names[theirs] for mine, (theirs, _) in requests.items() if theirs in names}
     facts = Facts(
         trace.run,
@@ -196,9 +196,9 @@ def _in_reference(
         0,
         references,
         tallies={TapTally: tally},
-        request_names=lambda numbers: [partners.get(number, "") for number in numbers],
+        request_names=lambda numbers: {number: partners.get(number, "") for number in numbers},
     )
-    compared = compare(facts)
+    compared = compare_taps(facts)
     if compared is None:
         return {}
     found: dict[int, list[_Candidate]] = {}

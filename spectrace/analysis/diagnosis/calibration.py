@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.output_law import chi_square_tail
 from spectrace.analysis.diagnosis.sample import Witnesses

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spectrace.analysis.diagnosis.control_texts import Fork
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.metrics import mean_of_requests
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS
-from spectrace.analysis.diagnosis.texts import Fork
 from spectrace.analysis.diagnosis.ties import is_tie, tie_limit, unit_in_last_place
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.diagnosis.verification import is_greedy

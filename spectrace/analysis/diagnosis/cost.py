@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from spectrace.analysis.block import Block
 from spectrace.analysis.cost import Choice, Times, choices
-from spectrace.analysis.diagnosis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.verdict import Cleared, Counterfactual, Finding, Outcome, Strength
-from spectrace.analysis.diagnosis.words import count_of
 from spectrace.format.columns import Array
 from spectrace.format.counts import MAX_POSITIONS
+from spectrace.format.figures import count_of
 from spectrace.format.records import Run
 
 _PHASES = ("draft_ns", "verify_ns", "step_ns")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.reference import Comparison, Match, compare
+from spectrace.analysis.diagnosis.reference import Match, TapComparison, compare_taps
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
 from spectrace.format.columns import Array
 
@@ -29,7 +29,7 @@ _MIN_ROWS = 6
 
 def judge(facts: Facts) -> Iterator[Outcome]:
     """Distances of tap rows from the reference, within the prompt and behind it."""
-    comparison = compare(facts)
+    comparison = compare_taps(facts)
     if comparison is None:
         return
     inside: list[float] = []
@@ -62,7 +62,7 @@ def _limit(inside: float) -> float:
     return _APART_EXACT if inside <= _EXACT else _APART
 
 
-def _same_as(comparison: Comparison, match: Match) -> list[int]:
+def _same_as(comparison: TapComparison, match: Match) -> list[int]:
     """The boundary that a tap's rows behind the prompt are those of, if there is one."""
     for boundary in comparison.boundaries:
         distance, known = _distances(comparison, match, boundary)
@@ -83,7 +83,7 @@ def _other_boundary(evidence: dict[str, Any], steps: list[int]) -> Finding:
     )
 
 
-def _distances(comparison: Comparison, match: Match, boundary: int) -> tuple[Array, Array]:
+def _distances(comparison: TapComparison, match: Match, boundary: int) -> tuple[Array, Array]:
     """[n] relative distance from the reference of the same token, and whether it has one."""
     reference, _, there = comparison.reference_rows(match, boundary)
     size = np.linalg.norm(reference, axis=1)

@@ -14,12 +14,12 @@ from spectrace.analysis.diagnosis.control import (
     judge_regression,
 )
 from spectrace.analysis.diagnosis.control_runs import NO_DRAFT, control_of
+from spectrace.analysis.diagnosis.control_texts import forks, same_prompts
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
 from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
 from spectrace.analysis.diagnosis.rules import RULES
 from spectrace.analysis.diagnosis.signature import look_first
-from spectrace.analysis.diagnosis.texts import forks, same_prompts
 from spectrace.analysis.diagnosis.verdict import (
     Cleared,
     Diagnosis,

@@ -6,13 +6,14 @@ that of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from spectrace.analysis.diagnosis.block import Block, blocks
+from spectrace.analysis.block import Block, blocks
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, Sample
 from spectrace.analysis.diagnosis.verdict import NotChecked
+from spectrace.analysis.numbering import numbered_files, request_names
 from spectrace.format.counts import Counts
 from spectrace.format.frames import TOKENS
 from spectrace.format.records import Reference, Run
@@ -56,8 +57,8 @@ class Facts:
     tallies: dict[type, Any] = field(default_factory=dict)
     fields: frozenset[str] = frozenset()
     """Columns that any step has, of those that were read."""
-    request_names: Callable[[Sequence[int]], list[str]] = lambda numbers: []
-    """Names of requests by their number within the whole trace."""
+    request_names: Callable[[Iterable[int]], Mapping[int, str]] = lambda numbers: {}
+    """Names of requests by their number within the whole trace; a number may have none."""
     request_prompts: Callable[[Sequence[int]], list[Sequence[int] | None]] = lambda numbers: []
     """Prompt ids of requests by the same numbers, None where they are not known."""
     part_runs: Sequence[Mapping[str, Any]] = ()
@@ -153,7 +154,7 @@ def collect(
         prompts=prompts,
         tallies=tallies,
         fields=frozenset(fields),
-        request_names=lambda numbers: _names(trace, numbers),
+        request_names=lambda numbers: request_names(trace, numbers),
         request_prompts=lambda numbers: _prompts_of(trace, numbers),
         part_runs=[part.run for part in trace.parts],
     )
@@ -170,30 +171,14 @@ def _paths(kinds: Sequence[Any]) -> dict[str, int | None]:
     return found
 
 
-def _names(trace: Trace, numbers: Sequence[int]) -> list[str]:
-    """Names of requests by the numbers that `Block.requests` gives them."""
-    found, base = [], 0
-    for part in trace.parts:
-        size = len(part.request_offsets())
-        found += [part.request_name(number - base) for number in numbers if base <= number < base + size]
-        base += size + 1
-    return found
-
-
 def _prompts_of(trace: Trace, numbers: Sequence[int]) -> list[Sequence[int] | None]:
     """Prompt ids by the numbers that `Block.requests` gives them."""
     found: dict[int, Sequence[int]] = {}
-    base = 0
-    for part in trace.parts:
-        size = len(part.request_offsets())
-        details = part.details()
-        for number in numbers:
-            if base <= number < base + size:
-                own = {**(part.request(number - base) or {}), **details.get(number - base, {})}
-                ids = own.get("prompt_ids")
-                if isinstance(ids, list) and all(type(id_) is int for id_ in ids):
-                    found[number] = ids
-        base += size + 1
+    for own in numbered_files(trace):
+        for number, said in own.records(numbers):
+            ids = said.get("prompt_ids")
+            if isinstance(ids, list) and all(type(id_) is int for id_ in ids):
+                found[number] = ids
     return [found.get(number) for number in numbers]
 
 

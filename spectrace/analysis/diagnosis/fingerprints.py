@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.format.columns import Array
 from spectrace.format.projections import NUM_PROJECTIONS
 from spectrace.format.records import Run

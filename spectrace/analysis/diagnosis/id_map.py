@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.intervals import Share
 from spectrace.analysis.vocabulary import Reading, is_ramp, kept_ids, read_direct, read_offset

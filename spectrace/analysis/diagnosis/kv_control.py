@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import blocks
+from spectrace.analysis.block import blocks
+from spectrace.analysis.diagnosis.control_texts import MAX_TOKENS, Fork, first_names
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.kv_state import StateTally
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS
-from spectrace.analysis.diagnosis.texts import MAX_TOKENS, Fork, request_names
 from spectrace.analysis.diagnosis.ties import tie_limit
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.diagnosis.verification import is_greedy
@@ -36,9 +36,7 @@ Pairs = Sequence[tuple[str, str]]
 def judge_prefix_reuse(facts: Facts, forks: Sequence[Fork], pairs: Pairs) -> Iterator[Outcome]:
     """Whether texts go wrong in those requests only that reused cached blocks."""
     hits = facts.of(StateTally).hits.values
-    # A number may have no name: those of the next file begin behind one that is left out.
-    named = ((name, number) for number in range(len(hits)) for name in facts.request_names([number]))
-    hit_of = {name: int(hits[number]) for name, number in named}
+    hit_of = {name: int(hits[number]) for number, name in facts.request_names(range(len(hits))).items()}
     if not is_greedy(facts.run) or not any(hit_of.get(name, 0) > 0 for name, _ in pairs):
         return
     limit = tie_limit(facts.run)
@@ -129,7 +127,7 @@ def judge_state(
 
 def _places(trace: Trace) -> Mapping[str, dict[int, _Place]]:
     """Request -> committed length -> what the target chose there, of each step's first place."""
-    names = request_names(trace)
+    names = first_names(trace)
     found: dict[str, dict[int, _Place]] = {}
     last: dict[int, bool] = {}
     fields = (

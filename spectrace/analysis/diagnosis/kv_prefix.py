@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import PerRequest
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
@@ -85,7 +85,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             advice="Let a block be found in the cache only from the step after the one that writes it.",
             evidence={
                 "requests_affected": len(guilty),
-                "requests": facts.request_names(guilty[:8]),
+                "requests": list(facts.request_names(guilty[:8]).values()),
                 "prefix_hit_length": int(hits[guilty].max()),
             },
             steps=sorted(tally.first_row.values[guilty].tolist())[:5],

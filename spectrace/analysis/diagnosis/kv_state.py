@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
-from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
+from spectrace.format.figures import count_of
 from spectrace.format.records import Run
 
 _CONVENTIONS = (0, -1)

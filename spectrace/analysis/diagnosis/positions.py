@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
-from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Share
+from spectrace.format.figures import count_of
 from spectrace.format.records import Run
 
 _CONVENTIONS: Mapping[str, tuple[int, ...]] = {
@@ -159,8 +159,7 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
     if usual not in allowed:
         shift = min((usual - offset for offset in allowed), key=abs)
         yield _shifted(
-            f"The draft is run {abs(shift)} position{'s' if abs(shift) > 1 else ''} too "
-            f"{'late' if shift > 0 else 'early'}.",
+            f"The draft is run {count_of(abs(shift), 'position')} too {'late' if shift > 0 else 'early'}.",
             "Give the draft the position of the token it reads.",
             {"shift": shift, "first_position_less_committed": offsets, "n": total},
             tally.offset_steps[usual].steps,

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.draft_head import is_head_name
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
@@ -160,7 +160,6 @@ def _by_name(facts: Facts) -> list[dict[tuple[str, int], _Kept]]:
     """Steps of each rank by name of the request: each file numbers requests by itself."""
     found = []
     for kept in facts.of(RankTally).steps.values():
-        numbers = sorted({number for number, _ in kept})
-        names = {number: name for number in numbers for name in facts.request_names([number])}
+        names = facts.request_names(sorted({number for number, _ in kept}))
         found.append({(names[n], step): value for (n, step), value in kept.items() if n in names})
     return found

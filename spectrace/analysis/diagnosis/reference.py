@@ -44,7 +44,7 @@ class Match:
     steps: Sequence[int]
 
 
-class Comparison:
+class TapComparison:
     """Taps beside what they should have been.
 
     Args:
@@ -141,12 +141,12 @@ def cosine(a: Array, b: Array) -> Array:
     return found
 
 
-def compare(facts: Facts) -> Comparison | None:
+def compare_taps(facts: Facts) -> TapComparison | None:
     """Tap rows beside the reference; None where either is missing or nothing can be matched."""
     prints = _by_request(facts.references)
     requests = facts.of(TapTally).rows
-    named = {number: name for number in requests for name in facts.request_names([number])}
-    found = _compared(facts, {number: prints.get(name, {}) for number, name in named.items()})
+    names = facts.request_names(requests)
+    found = _compared(facts, {number: prints.get(name, {}) for number, name in names.items()})
     if found is not None or None not in prints:
         return found
     fits = (_compared(facts, {number: prints[None]}) for number in requests)
@@ -169,7 +169,7 @@ def _by_request(references: Sequence[Reference]) -> dict[str | None, dict[int, d
     return found
 
 
-def _compared(facts: Facts, prints: Mapping[int, Mapping[int, Mapping[int, Print]]]) -> Comparison | None:
+def _compared(facts: Facts, prints: Mapping[int, Mapping[int, Mapping[int, Print]]]) -> TapComparison | None:
     """The taps of some requests beside what was read of their prompts.
 
     Args:
@@ -187,7 +187,7 @@ def _compared(facts: Facts, prints: Mapping[int, Mapping[int, Mapping[int, Print
     rows = {key: {n: tally.rows[n][key] for n in prints if key in tally.rows[n]} for key in keys}
     found = [_match(facts.run, key, tally.by_index, rows[key], known) for key in keys]
     matches = [match for match in found if match is not None]
-    return Comparison(matches, references) if matches else None
+    return TapComparison(matches, references) if matches else None
 
 
 def _match(

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Iterator
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength

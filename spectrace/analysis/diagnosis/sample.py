@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block, tally
+from spectrace.analysis.block import Block, tally
 from spectrace.analysis.intervals import Mean, Share
 from spectrace.format.columns import Array
 from spectrace.format.counts import MAX_POSITIONS

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, MIN_STEPS, PerRequest
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength

@@ -14,7 +14,7 @@ import numpy as np
 
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.fingerprints import TapTally
-from spectrace.analysis.diagnosis.reference import Comparison, Match, compare, cosine
+from spectrace.analysis.diagnosis.reference import Match, TapComparison, compare_taps, cosine
 from spectrace.analysis.diagnosis.tap_layer import SAME
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.intervals import Share
@@ -44,7 +44,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     yield from _width(facts)
     yield from _order(facts)
     yield from _stale(facts)
-    compared = compare(facts)
+    compared = compare_taps(facts)
     if compared is None and facts.shares_vocabulary:
         yield Cleared(id="tap-form", summary="the draft is fed no hidden states")
     elif compared is None:
@@ -125,7 +125,7 @@ def _stale(facts: Facts) -> Iterator[Outcome]:
 # --- form --------------------------------------------------------------------------------------
 
 
-def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
+def _form(facts: Facts, compared: TapComparison) -> Iterator[Outcome]:
     """The first branch that fits."""
     split = _prefill_decode(compared)
     if split is not None:
@@ -161,7 +161,7 @@ def _form(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
         )
 
 
-def _named_form(compared: Comparison, match: Match) -> Finding | None:
+def _named_form(compared: TapComparison, match: Match) -> Finding | None:
     """The known form that explains a tap, the exact ones first."""
     rows, rms, there = compared.reference_rows(match, match.declared)
     return (
@@ -171,7 +171,7 @@ def _named_form(compared: Comparison, match: Match) -> Finding | None:
     )
 
 
-def _prefill_decode(compared: Comparison) -> Finding | None:
+def _prefill_decode(compared: TapComparison) -> Finding | None:
     """Rows of the prompt match and rows after it do not."""
     inside: list[float] = []
     after: list[float] = []
@@ -201,7 +201,7 @@ def _prefill_decode(compared: Comparison) -> Finding | None:
     )
 
 
-def _which_norm(compared: Comparison) -> str:
+def _which_norm(compared: TapComparison) -> str:
     """The final norm is the only one that every tap can have passed: then all leave with the same size."""
     sizes = [float(np.median(match.rms)) for match in compared.matches if len(match.rms)]
     is_one = len(sizes) > 1 and 0 < max(sizes) < (1 + _NORM_SAME) * min(sizes)
@@ -290,7 +290,7 @@ def _gram_likeness(a: Array, b: Array) -> float:
     return float(np.corrcoef(x, y)[0, 1])
 
 
-def _residual(compared: Comparison, match: Match) -> Finding | None:
+def _residual(compared: TapComparison, match: Match) -> Finding | None:
     """The reference less an earlier boundary gives the tap: the residual stream was left out."""
     rows, _, there = compared.reference_rows(match, match.declared)
     own = np.linalg.norm(match.rows[there], axis=1)
@@ -322,7 +322,7 @@ def _residual(compared: Comparison, match: Match) -> Finding | None:
     return None
 
 
-def _unknown(facts: Facts, compared: Comparison) -> Finding | None:
+def _unknown(facts: Facts, compared: TapComparison) -> Finding | None:
     """No boundary and no form fits."""
     match = compared.matches[int(np.argmin(compared.best_cosine))]
     if match.declared not in compared.references:

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.fingerprints import TapTally
-from spectrace.analysis.diagnosis.reference import Comparison, compare, declared_boundaries
+from spectrace.analysis.diagnosis.reference import TapComparison, compare_taps, declared_boundaries
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 
 SAME = 0.99
@@ -41,7 +41,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             advice="Write the layer ids of the training config into the draft's config.",
             evidence={"declared": list(taps.declared or ()), "boundaries": list(taps.boundaries or ())},
         )
-    compared = compare(facts)
+    compared = compare_taps(facts)
     header = _header_shift(facts)
     if header is not None:
         yield header
@@ -86,7 +86,7 @@ def _header_shift(facts: Facts) -> Finding | None:
     return _finding(wanted, captured, {"numbering": taps.numbering}, ())
 
 
-def _shifted(facts: Facts, compared: Comparison) -> Iterator[Outcome]:
+def _shifted(facts: Facts, compared: TapComparison) -> Iterator[Outcome]:
     best, declared = compared.best, compared.declared
     evidence = {
         "declared": declared,

@@ -8,7 +8,7 @@ import numpy as np
 
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.fingerprints import TapTally
-from spectrace.analysis.diagnosis.reference import Comparison, Match, compare, cosine
+from spectrace.analysis.diagnosis.reference import Match, TapComparison, compare_taps, cosine
 from spectrace.analysis.diagnosis.tap_layer import SAME
 from spectrace.analysis.diagnosis.verdict import Finding, Outcome, Strength
 
@@ -20,7 +20,7 @@ _DIFFERENT = 0.9
 
 def judge(facts: Facts) -> Iterator[Outcome]:
     """Rows that match the reference of the token before or after, and not that of their own."""
-    comparison = compare(facts)
+    comparison = compare_taps(facts)
     if comparison is None:
         return
     matches = [match for match in comparison.matches if match.declared in comparison.references]
@@ -49,7 +49,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     )
 
 
-def _likeness(tally: TapTally, comparison: Comparison, match: Match, shift: int) -> list[float]:
+def _likeness(tally: TapTally, comparison: TapComparison, match: Match, shift: int) -> list[float]:
     """Cosines of a tap's rows with the reference of the token so far from their own.
 
     Of all its rows: a reference has few tokens, and seldom two in a row.

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.draft_head import HeadTally
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.id_map import Table

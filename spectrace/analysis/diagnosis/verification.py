@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block, Values
+from spectrace.analysis.block import Block, Values
 from spectrace.analysis.diagnosis.calibration import judge_calibration
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.output_law import judge_law

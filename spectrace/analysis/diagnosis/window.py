@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.draft_head import IdCounts
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.kv_state import StateTally
@@ -142,7 +142,9 @@ def judge_gate(facts: Facts) -> Iterator[Outcome]:
             "same_id_below": before,
             "accepted_beyond": tally.accepted_beyond,
             "short_requests_affected": int((collateral > 0).sum()),
-            "requests_affected": facts.request_names(np.flatnonzero(collateral > 0)[:8].tolist()),
+            "requests_affected": list(
+                facts.request_names(np.flatnonzero(collateral > 0)[:8].tolist()).values()
+            ),
         },
         steps=tally.beyond_steps.steps,
     )

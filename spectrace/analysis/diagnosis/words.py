@@ -1,4 +1,4 @@
-"""What is checked, in words: names of causes for people who know no rule, and counts of things."""
+"""What is checked, in words: names of causes for people who know no rule."""
 
 from __future__ import annotations
 
@@ -76,12 +76,3 @@ def rule_of(id_: str) -> str:
     'weights'
     """
     return id_.partition("/")[0]
-
-
-def count_of(number: int, word: str) -> str:
-    """A count with its word in the right number.
-
-    >>> count_of(1, "prompt"), count_of(1200, "step")
-    ('1 prompt', '1,200 steps')
-    """
-    return f"{number:,} {word}{'' if number == 1 else 's'}"

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import Block
+from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, MIN_STEPS
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
-from spectrace.analysis.diagnosis.words import count_of
 from spectrace.analysis.intervals import Mean, Share
 from spectrace.format.columns import Array
+from spectrace.format.figures import count_of
 from spectrace.format.records import Run
 
 _WINDOW = 1024

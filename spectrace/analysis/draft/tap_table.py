@@ -8,6 +8,7 @@ from typing import Any
 from spectrace.analysis.draft.engines import Engine
 from spectrace.analysis.draft.facts import DraftFacts
 from spectrace.analysis.draft.taps import RULES, Choice, declared, sorted_ids
+from spectrace.format.figures import count_of
 
 UNKNOWN_LAYERS = "n is unknown"
 """Whether an engine's layers are those declared is open."""
@@ -83,5 +84,5 @@ def _difference(meant: Choice, choice: Choice, shift: int | None) -> str:
     if shift == 0:
         return "other order"
     if shift is not None:
-        return f"{abs(shift)} layer{'s' if abs(shift) > 1 else ''} {'early' if shift < 0 else 'late'}"
+        return f"{count_of(abs(shift), 'layer')} {'early' if shift < 0 else 'late'}"
     return "fewer layers" if set(choice.boundaries) < set(meant.boundaries) else "other layers"

@@ -6,11 +6,12 @@ Owns also how a sentence counts and lists names.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence, Sized
+from collections.abc import Iterator, Mapping, Sequence
 
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, Outcome, Strength
 from spectrace.analysis.draft.facts import DraftFacts
 from spectrace.checkpoint.records import Checkpoint, Values
+from spectrace.format.figures import count_of
 
 _PACKED = re.compile(r"\.(qweight|weight_packed|weight_scale|weight_scale_inv|qzeros|scales|g_idx|absmax)$")
 
@@ -23,7 +24,7 @@ def judge_precision(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
         yield Finding(
             id="weights/precision",
             strength=Strength.CERTAIN,
-            summary=f"Quantized tensors ({count(packed, 'tensor')}, such as {listed(packed, 1)}), "
+            summary=f"Quantized tensors ({count_of(len(packed), 'tensor')}, such as {listed(packed, 1)}), "
             "but config.json has no quantization_config.",
             advice="Copy quantization_config from the export; else packed values are read as plain weights.",
             evidence={"packed": packed[:20], "count": len(packed)},
@@ -52,12 +53,12 @@ def judge_values(values: Mapping[str, Values]) -> Iterator[Outcome]:
         yield Finding(
             id="nonfinite/values",
             strength=Strength.CERTAIN,
-            summary=f"NaN or infinity in {count(bad, 'tensor')}: {listed(tuple(bad))} ({how}).",
+            summary=f"NaN or infinity in {count_of(len(bad), 'tensor')}: {listed(tuple(bad))} ({how}).",
             advice="Export the checkpoint again; a training run that diverged is not worth serving.",
             evidence={"nonfinite": dict(list(bad.items())[:20]), "bytes_read": read, "bytes_total": total},
         )
     else:
-        words = f"no NaN and no infinity in {count(values, 'tensor')}; {how}"
+        words = f"no NaN and no infinity in {count_of(len(values), 'tensor')}; {how}"
         yield Cleared(
             id="nonfinite/values", summary=words, evidence={"bytes_read": read, "bytes_total": total}
         )
@@ -66,7 +67,7 @@ def judge_values(values: Mapping[str, Values]) -> Iterator[Outcome]:
         yield Finding(
             id="weights/not-loaded",
             strength=Strength.CERTAIN,
-            summary=f"Zero throughout: {count(zero, 'tensor')}, {listed(tuple(zero))}.",
+            summary=f"Zero throughout: {count_of(len(zero), 'tensor')}, {listed(tuple(zero))}.",
             advice="Export the checkpoint again; these weights were never written.",
             evidence={"zero": zero[:20], "count": len(zero)},
         )
@@ -77,11 +78,6 @@ def _may_be_zero(name: str) -> bool:
     return name.endswith(
         ("d2t", "t2d", "bias", "qzeros", "lm_head.weight", "zero_point", "inv_freq", "g_idx")
     )
-
-
-def count(items: Sized, noun: str) -> str:
-    """A number and its noun."""
-    return f"{len(items):,} {noun}{'' if len(items) == 1 else 's'}"
 
 
 def listed(names: Sequence[str], most: int = 3) -> str:

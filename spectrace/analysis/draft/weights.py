@@ -11,8 +11,9 @@ from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, O
 from spectrace.analysis.draft.facts import DraftFacts, canonical
 from spectrace.analysis.draft.loading import LoadRow
 from spectrace.analysis.draft.parts import missing_modules
-from spectrace.analysis.draft.tensor_values import count, judge_precision, judge_values, listed
+from spectrace.analysis.draft.tensor_values import judge_precision, judge_values, listed
 from spectrace.checkpoint.records import Checkpoint
+from spectrace.format.figures import count_of
 
 _PLAIN = ("F64", "F32", "F16", "BF16")
 
@@ -47,7 +48,7 @@ def _of_index(draft: Checkpoint) -> Iterator[Outcome]:
         yield Finding(
             id="weights/not-loaded",
             strength=Strength.CERTAIN,
-            summary=f"The index promises {count(draft.missing, 'tensor')} that no file holds, "
+            summary=f"The index promises {count_of(len(draft.missing), 'tensor')} that no file holds, "
             f"such as {listed(draft.missing)}.",
             advice="Copy or download the checkpoint again; a shard is missing or cut.",
             evidence={"missing": list(draft.missing[:20]), "count": len(draft.missing)},
@@ -59,8 +60,8 @@ def _of_modules(facts: DraftFacts, draft: Checkpoint) -> Iterator[Outcome]:
     if not missing:
         yield Cleared(
             id="weights/not-loaded",
-            summary=f"fc, norm and all parts of {count(range(facts.num_layers), 'layer')} are there, "
-            f"{count(draft.tensors, 'tensor')}",
+            summary=f"fc, norm and all parts of {count_of(facts.num_layers, 'layer')} are there, "
+            f"{count_of(len(draft.tensors), 'tensor')}",
         )
         return
     damaged = {fault.tensor for fault in draft.faults if fault.tensor}
@@ -137,7 +138,7 @@ def _of_engines(rows: Sequence[LoadRow]) -> Iterator[Outcome]:
             yield Finding(
                 id="weights/not-loaded",
                 strength=Strength.HINT,
-                summary=f"With {engine.label}: it silently skips {count(row.skipped, 'tensor')}: "
+                summary=f"With {engine.label}: it silently skips {count_of(len(row.skipped), 'tensor')}: "
                 f"{listed(row.skipped)}.",
                 advice="Rename them as this engine expects, or switch on what they belong to in config.json.",
                 evidence={
@@ -150,8 +151,8 @@ def _of_engines(rows: Sequence[LoadRow]) -> Iterator[Outcome]:
             yield Finding(
                 id="weights/unexpected",
                 strength=Strength.HINT,
-                summary=f"With {engine.label}: it stops at {count(row.refused, 'tensor')} it does not know: "
-                f"{listed(row.refused)}.",
+                summary=f"With {engine.label}: it stops at {count_of(len(row.refused), 'tensor')} it does "
+                f"not know: {listed(row.refused)}.",
                 advice="Rename or drop them, or switch on what they belong to in config.json.",
                 evidence={
                     "engine": engine.name,
@@ -189,7 +190,7 @@ def _of_shapes(facts: DraftFacts) -> Iterator[Outcome]:
         yield Finding(
             id="weights/shape",
             strength=Strength.CERTAIN,
-            summary=f"{count(wrong, 'weight')} of the wrong shape: "
+            summary=f"{count_of(len(wrong), 'weight')} of the wrong shape: "
             f"{'; '.join(wrong[:2])}{'; …' if len(wrong) > 2 else ''}.",
             advice="config.json and weights come from different models.",
             evidence={"wrong": wrong[:20], "count": len(wrong)},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spectrace.analysis.choice import Choice
 from spectrace.format.records import Run
-from spectrace.tui.figures import number
+from spectrace.tui.cells import cell_number
 from spectrace.tui.pages.missing import missing_words
 from spectrace.tui.step_detail import quoted
 from spectrace.tui.step_row import Names
@@ -24,7 +24,8 @@ def choice_words(choice: Choice, names: Names, run: Run) -> str:
         )
     if choice.kind == "in_top" and choice.place is not None:
         place = _PLACES.get(choice.place, f"number {choice.place}")
-        return f"{token} was {place} among the draft's best {choice.num_top}, log q {number(choice.logprob)}."
+        best = f"the draft's best {choice.num_top}"
+        return f"{token} was {place} among {best}, log q {cell_number(choice.logprob)}."
     if choice.kind == "unknown":
         field = "draft_top" if not choice.num_top else "vocab_map"
         return f"{token} cannot be placed in the draft's distribution: {missing_words(run, field)}."

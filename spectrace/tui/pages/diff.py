@@ -17,11 +17,11 @@ from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, INPUT, PR
 from spectrace.analysis.comparison.tap_match import TapMatch
 from spectrace.analysis.rejection import node_states
 from spectrace.errors import TraceError
+from spectrace.format.figures import count_of, number
 from spectrace.format.reader import Trace
 from spectrace.format.reader import open as open_trace
 from spectrace.format.records import Step, held
 from spectrace.format.text import visible
-from spectrace.tui.figures import number_of, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
@@ -119,7 +119,7 @@ def _lines(facts: DiffFacts, width: int) -> Iterator[PageLine]:
         return
     for side in facts.sides:
         yield from labelled(
-            side.label, f"{visible(side.name, limit=60)}, {number_of(side.total, 'step')}", width
+            side.label, f"{visible(side.name, limit=60)}, {count_of(side.total, 'step')}", width
         )
     for sentence in found.next:
         yield from labelled("next", visible(sentence, limit=400), width, role="strong")
@@ -228,8 +228,8 @@ def _taps(taps: Sequence[TapMatch], width: int) -> Iterator[PageLine]:
         name, best = (f"tap {key}" if match.by_index else f"B({key})" for key in (match.tap, match.best))
         words = f"{other}'s {best}" + (" of its reference" if match.best_in == "reference" else "")
         words = f"is {words}" if match.is_match else f"nearest is {words}"
-        size = "" if match.rms_ratio is None else f", rms {ratio(match.rms_ratio)} times"
-        text = f"{match.side}'s {name} {words}, cosine {ratio(match.cosine, 3)}{size}"
+        size = "" if match.rms_ratio is None else f", rms {number(match.rms_ratio, 2)} times"
+        text = f"{match.side}'s {name} {words}, cosine {number(match.cosine, 3)}{size}"
         yield from paragraph(text, width, role="plain" if match.is_same else "warning")
 
 
@@ -251,7 +251,7 @@ def _is_shown(measure: Measure) -> bool:
 
 def _cells(measure: Measure) -> list[str]:
     name = measure.name.replace("_", " ")
-    cells = [name, *(ratio(value, 3) for value in measure.values)]
+    cells = [name, *(number(value, 3) for value in measure.values)]
     if measure.change is None:
         return [*cells, "", "", ""]
     change = measure.change

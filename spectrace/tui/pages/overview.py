@@ -14,9 +14,9 @@ from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
+from spectrace.format.figures import count_of, number, percent
 from spectrace.format.records import Gap, Run
 from spectrace.format.text import visible
-from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import unavailable_fields
 from spectrace.tui.pages.outcomes import (
@@ -127,7 +127,7 @@ def _metrics(counts: Counts, width: int) -> Iterator[PageLine]:
         bonus = ", bonus included" if metric.name == "accept_length" else ""
         yield line(
             Span(left(name, 27) + " "),
-            Span(right(ratio(metric.value(counts), 3), 7), "strong"),
+            Span(right(number(metric.value(counts), 3), 7), "strong"),
             Span(f"  {metric.formula}{bonus}", "dim"),
         )
     yield from paragraph(
@@ -143,7 +143,7 @@ def _metrics(counts: Counts, width: int) -> Iterator[PageLine]:
             Span(bar(entry.unconditional, cells) + ("  " if cells else ""), "accepted"),
             Span(right(percent(entry.unconditional), 7), "strong"),
             Span(f"  {entry.accepted:,} of {entry.proposed:,}"),
-            Span(f"  c {ratio(entry.conditional, 3)}", "dim"),
+            Span(f"  c {number(entry.conditional, 3)}", "dim"),
         )
     if len(entries) > _POSITIONS:
         yield line(Span(f"{len(entries) - _POSITIONS:,} deeper positions: spectrace stats lists them", "dim"))
@@ -157,8 +157,8 @@ def _course(series: Series, width: int) -> Iterator[PageLine]:
         return
     low, high = min(known), max(known)
     yield line(Span(bars([None if value is None else (value - 1) / max(high - 1, 1e-9) for value in cells])))
-    each = number_of(-(-series.total // len(cells)), "step")
-    words = f"one column: about {each}; lowest {ratio(low)}, highest {ratio(high)} tokens per step"
+    each = count_of(-(-series.total // len(cells)), "step")
+    words = f"one column: about {each}; lowest {number(low, 2)}, highest {number(high, 2)} tokens per step"
     yield from paragraph(words, width, role="dim")
 
 
@@ -167,11 +167,11 @@ def _course(series: Series, width: int) -> Iterator[PageLine]:
 
 def _run(facts: Overview, width: int) -> Iterator[PageLine]:
     state: Role = "plain" if facts.state == "closed" else "warning"
-    words = f"{number_of(facts.total, 'step')} of {number_of(facts.requests, 'request')}"
+    words = f"{count_of(facts.total, 'step')} of {count_of(facts.requests, 'request')}"
     yield from labelled("file", visible(facts.name, limit=80), width)
     yield from labelled("state", f"{STATES.get(facts.state, facts.state)}; {words}", width, role=state)
     for gap in facts.gaps[:8]:
-        words = f"{number_of(gap.lost, 'step')}: {visible(gap.reason, limit=40)}"
+        words = f"{count_of(gap.lost, 'step')}: {visible(gap.reason, limit=40)}"
         yield from labelled("lost", words, width, role="warning")
     for problem in facts.problems[:8]:
         yield from labelled("damaged", visible(problem, limit=400), width, role="warning")

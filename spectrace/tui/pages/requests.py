@@ -9,8 +9,8 @@ from spectrace.analysis.acceptance import accept_length, acceptance_rate, alpha1
 from spectrace.analysis.breakdown import Group, break_down
 from spectrace.analysis.requests import is_below, worst_first
 from spectrace.format.counts import Counts
+from spectrace.format.figures import count_of, number, percent
 from spectrace.format.text import visible
-from spectrace.tui.figures import number_of, percent, ratio
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines
 from spectrace.tui.pages.page import PageLine
@@ -75,7 +75,7 @@ def _lines(facts: RequestsFacts, width: int) -> Iterator[PageLine]:
         text = table_row(cells, sizes, num_left=2)
         yield line(Span(text, "warning" if low else "plain"), row=row.first_row)
     if facts.num_requests > len(facts.rows):
-        words = f"Listed are the worst {len(facts.rows):,} of {number_of(facts.num_requests, 'request')}."
+        words = f"Listed are the worst {len(facts.rows):,} of {count_of(facts.num_requests, 'request')}."
         yield from paragraph(words, width)
     yield from bound_lines(facts.total, width, "spectrace stats --by request")
     words = "accept length counts the target's own token; ! alpha1 is below the run's by more than chance"
@@ -96,9 +96,9 @@ def _figures(counts: Counts) -> list[str]:
     return [
         f"{counts.steps:,}",
         f"{counts.emitted:,}",
-        ratio(accept_length(counts)),
+        number(accept_length(counts), 2),
         percent(acceptance_rate(counts)),
-        ratio(alpha1(counts), 3),
+        number(alpha1(counts), 3),
     ]
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from spectrace.format.figures import count_of
 from spectrace.format.records import Draft, Run, Speculation, Target
 from spectrace.format.text import visible
-from spectrace.tui.figures import number_of
 
 _LONGEST = 120
 
@@ -43,7 +43,7 @@ def _model(model: Target | Draft | None) -> str:
         f"revision {_shown(model.revision)}" if model.revision else "",
         "" if model.vocab_size is None else f"vocabulary {model.vocab_size:,}",
         "" if rows is None or rows == model.vocab_size else f"head of {rows:,} rows",
-        number_of(model.num_layers, "layer"),
+        count_of(model.num_layers, "layer"),
         "" if model.hidden_size is None else f"{model.hidden_size:,} wide",
         _shown(model.dtype),
         _shown(model.quantization),
@@ -55,7 +55,7 @@ def _model(model: Target | Draft | None) -> str:
 def _speculation(given: Speculation | None) -> str:
     if given is None:
         return ""
-    words = [number_of(given.num_draft_tokens, "token")]
+    words = [count_of(given.num_draft_tokens, "token")]
     if given.tree is not None:
         tree = given.tree
         parts = (("top-k", tree.topk), ("depth", tree.depth), ("nodes", tree.num_nodes))

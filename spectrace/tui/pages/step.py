@@ -12,7 +12,7 @@ from spectrace.analysis.choice import Choice, DraftVocabulary, choice_after
 from spectrace.analysis.rejection import NodeState, item, node_states, rejected_state
 from spectrace.format.records import Run, Step
 from spectrace.format.text import visible
-from spectrace.tui.figures import number
+from spectrace.tui.cells import cell_number
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.missing import missing_fields, missing_words
@@ -159,9 +159,9 @@ def _alternatives(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine
 def _rest(step: Step, width: int) -> Iterator[PageLine]:
     """What has no line of its own, where it is recorded."""
     positions = " ".join(_known(position) for position in (step.draft_positions or ())[:32])
-    entropies = " ".join(number(value, 2) for value in (step.draft_entropy or ())[:32])
-    overlaps = " ".join(number(value, 2) for value in (step.overlaps or ())[:32])
-    inputs = " ".join(number((state or {}).get("rms")) for state in (step.draft_inputs or ())[:32])
+    entropies = " ".join(cell_number(value, 2) for value in (step.draft_entropy or ())[:32])
+    overlaps = " ".join(cell_number(value, 2) for value in (step.overlaps or ())[:32])
+    inputs = " ".join(cell_number((state or {}).get("rms")) for state in (step.draft_inputs or ())[:32])
     yield from labelled("draft ran at", positions, width)
     yield from labelled("draft entropy", entropies and f"{entropies} nats", width)
     yield from labelled("fed back, rms", inputs, width)

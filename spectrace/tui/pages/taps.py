@@ -16,9 +16,10 @@ from spectrace.analysis.diagnosis.verdict import Outcome
 from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.analysis.fed_back import FedBackTally, Lengths
 from spectrace.analysis.tap_table import CourseTally, TapRow, heat, largest_jump, tap_rows
+from spectrace.format.figures import count_of, number
 from spectrace.format.records import Run
 from spectrace.format.text import visible
-from spectrace.tui.figures import number, number_of, ratio
+from spectrace.tui.cells import cell_number
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import missing_words
 from spectrace.tui.pages.outcomes import (
@@ -169,11 +170,11 @@ def _table(facts: TapsFacts, width: int) -> Iterator[PageLine]:
             f"tap {row.tap}" if facts.by_index else f"B({row.tap})",
             _boundary(row.declared),
             _boundary(row.best),
-            number(row.best_cosine),
-            number(row.declared_cosine),
-            number(row.rms),
-            number(row.reference_rms),
-            ratio(row.ratio),
+            cell_number(row.best_cosine),
+            cell_number(row.declared_cosine),
+            cell_number(row.rms),
+            cell_number(row.reference_rms),
+            number(row.ratio, 2),
         ]
         yield line(Span(table_row(cells, sizes), _role(row)), row=row.first_step)
         for words in _remarks(row):
@@ -195,9 +196,9 @@ def _remarks(row: TapRow) -> Iterator[str]:
     if row.is_elsewhere:
         yield f"looks like B({row.best}), the draft expects B({row.declared})"
     elif row.is_scaled:
-        yield f"its length is {ratio(row.ratio)} times the reference's"
+        yield f"its length is {number(row.ratio, 2)} times the reference's"
     if row.nonfinite:
-        yield f"{number_of(row.nonfinite, 'row')} with NaN or infinite values"
+        yield f"{count_of(row.nonfinite, 'row')} with NaN or infinite values"
 
 
 def _sizes(width: int) -> list[int]:
@@ -226,7 +227,7 @@ def _depths(depths: Mapping[int, Lengths], width: int) -> Iterator[PageLine]:
     yield line(Span(table_row(("depth", "steps", "mean rms", "lowest", "highest"), sizes), "dim"))
     for depth, one in depths.items():
         values = (one.mean, one.lowest, one.highest)
-        cells = [f"{depth + 1}", f"{one.n:,}", *(number(value) for value in values)]
+        cells = [f"{depth + 1}", f"{one.n:,}", *(cell_number(value) for value in values)]
         yield line(Span(table_row(cells, sizes)), row=one.first_step)
     words = "Depth 1 reads the target's states, each further one the state that the draft fed back to itself."
     words += " A norm leaves every state nearly the same length."
@@ -248,7 +249,9 @@ def _course(facts: TapsFacts, width: int) -> Iterator[PageLine]:
         strip = bars(heat(row, width - label))
         yield line(Span(left(name, label), "dim"), Span(strip), row=at)
         where = f"step {at:,}" if row.stretch == 1 else f"steps {at:,} to {jump.last_row:,}"
-        words = f"usual rms {number(row.usual)}; farthest from it at {where}: {ratio(jump.ratio)} times"
+        words = (
+            f"usual rms {cell_number(row.usual)}; farthest from it at {where}: {number(jump.ratio, 2)} times"
+        )
         yield from paragraph(words, width, indent=label, role="dim", row=at)
     words = "▄ is the usual length, █ four times and more, ▁ a third and less; a blank has no state."
     yield from paragraph(words, width, role="dim")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from spectrace.analysis.choice import Choice, DraftVocabulary, wanted_path
 from spectrace.analysis.rejection import NodeState, item, node_states
 from spectrace.format.records import Run, Step
-from spectrace.tui.figures import number, whole
+from spectrace.tui.cells import cell_number, cell_whole
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.page import PageLine
@@ -135,9 +135,9 @@ def _drawing(facts: TreeFacts, step: Step, nodes: Sequence[NodeState], width: in
             Span(" <wanted, in tree" if state.index in wanted else "", "wanted"),
         ]
         values = (
-            number(item(step.draft_logprobs, state.index)),
-            number(item(step.target_logprobs, state.index)),
-            whole(item(step.target_ranks, state.index)),
+            cell_number(item(step.draft_logprobs, state.index)),
+            cell_number(item(step.target_logprobs, state.index)),
+            cell_whole(item(step.target_ranks, state.index)),
         )
         tail = "".join(right(value, 8) for value in values) if numbers else ""
         fitted_line = fitted([line(*spans)], room)[0].spans

@@ -12,9 +12,9 @@ from spectrace.analysis.diagnosis.verdict import Outcome
 from spectrace.analysis.diagnosis.vocab_map import judge
 from spectrace.analysis.intervals import Share
 from spectrace.analysis.vocabulary import Reading
+from spectrace.format.figures import percent
 from spectrace.format.records import Run
 from spectrace.format.text import visible
-from spectrace.tui.figures import percent
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.missing import missing_words
 from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines, outcome_lines

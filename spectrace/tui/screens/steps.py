@@ -12,7 +12,7 @@ from textual.app import ComposeResult
 from textual.timer import Timer
 
 from spectrace.tui.layout import layout_for
-from spectrace.tui.loader import Facts, Loader
+from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
 from spectrace.tui.screens.hunting import HuntingScreen
 from spectrace.tui.spans import Line, Span
@@ -50,7 +50,7 @@ class StepsScreen(HuntingScreen):
         super().__init__(loader, at)
         self.view: TokenView = "text"
         self.is_zoomed = False
-        self._facts: Facts = loader.facts
+        self._facts: HeaderFacts = loader.facts
         self._scrolls_by_line = scrolls_by_line
         self._detail_timer: Timer | None = None
         self._moved_at = 0.0

@@ -44,7 +44,7 @@ class Tokens:
         return pairs, self.keys[first]
 
 
-class Texts:
+class TextPair:
     """The texts of two traces beside each other, and where they part.
 
     Args:

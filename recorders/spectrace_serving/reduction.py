@@ -17,6 +17,8 @@ from spectrace_transformers.reduction import Array, Pack, Workspace, top_choices
 
 TOP = 5
 """Alternatives kept per position."""
+PREFILL_ROWS = 8
+"""Most rows of a prompt whose states are kept."""
 
 
 def add_rows(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> Tensor:
@@ -176,3 +178,13 @@ def on_device(indices: Array, device: torch.device) -> Tensor:
     if device.type == "cuda":
         tensor = tensor.pin_memory()
     return tensor.to(device, non_blocking=True)
+
+
+def kept_rows(root: int) -> list[int]:
+    """Which of a request's tokens before and with its last committed one are kept: all of a few, else some.
+
+    >>> kept_rows(0), kept_rows(29)
+    ([0], [0, 5, 10, 15, 20, 25, 29])
+    """
+    stride = -(-root // (PREFILL_ROWS - 1)) or 1
+    return [*range(0, root, stride), root]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spectrace.errors import UsageError
+from spectrace.format.figures import size_of
 
 OUT, CAPTURE, SAMPLE, MAX_BYTES = (
     "SPECTRACE_OUT",
@@ -22,7 +23,6 @@ VARIABLES: Mapping[str, str] = {
     SAMPLE: "which requests: 1/10 is every tenth, 0.1 a share of a tenth; all by default",
     MAX_BYTES: "flight recorder: keep the newest steps within this many bytes; 500000000, 500M, 2G",
 }
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ def _bytes(text: str | None) -> int | None:
     """
     if not text:
         return None
-    size = re.fullmatch(r"([1-9][0-9]{0,17})([KMG]?)B?", text.upper())
-    if size is None:
+    size = size_of(text)
+    if not size:
         raise UsageError(f"{MAX_BYTES}={text!r}: say a number of bytes, such as 500000000 or 500M")
-    return int(size[1]) * _UNITS[size[2]]
+    return size

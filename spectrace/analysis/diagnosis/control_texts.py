@@ -1,4 +1,4 @@
-"""Where the texts of two traces part. Bounded: the first requests, the first tokens of each."""
+"""Where the texts of a run and of its control part. Bounded: the first requests, the first tokens of each."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from spectrace.analysis.diagnosis.block import blocks
+from spectrace.analysis.block import blocks
+from spectrace.analysis.numbering import numbered_files
 from spectrace.analysis.rejection import accepted_path, item
 from spectrace.format.records import Step
 
@@ -45,7 +46,7 @@ class Fork:
     """Rank of the other trace's token, 1 = first."""
 
 
-def texts(trace: Trace) -> dict[str, Text]:
+def committed_texts(trace: Trace) -> dict[str, Text]:
     """Committed tokens of the first requests by name."""
     found: dict[int, Text] = {}
     for block in blocks(trace, {"request": None, "emitted_ids": None}):
@@ -62,19 +63,17 @@ def texts(trace: Trace) -> dict[str, Text]:
                     break
                 text.steps.append((block.first_row + row, len(text.tokens)))
                 text.tokens += column.values[ends[row] - block.emitted[row] : ends[row]].tolist()
-    names = request_names(trace)
+    names = first_names(trace)
     return {names[number]: text for number, text in found.items() if number in names}
 
 
-def request_names(trace: Trace) -> dict[int, str]:
-    """Name of each of the first requests by its number within the whole trace."""
-    found: dict[int, str] = {}
-    base = 0
-    for part in trace.parts:
-        size = len(part.request_offsets())
-        found |= {base + n: part.request_name(n) for n in range(min(size, MAX_REQUESTS))}
-        base += size + 1
-    return found
+def first_names(trace: Trace) -> dict[int, str]:
+    """Name of each of the first requests of every file by its number within the whole trace."""
+    return {
+        number: name
+        for own in numbered_files(trace)
+        for number, name in own.names(own.numbers[:MAX_REQUESTS]).items()
+    }
 
 
 def same_prompts(one: Trace, other: Trace) -> list[tuple[str, str]]:
@@ -94,7 +93,7 @@ def same_prompts(one: Trace, other: Trace) -> list[tuple[str, str]]:
 
 def forks(one: Trace, other: Trace) -> Iterator[Fork]:
     """The first difference of each pair of texts that differ; a text that only ends earlier does not."""
-    mine, theirs = texts(one), texts(other)
+    mine, theirs = committed_texts(one), committed_texts(other)
     for name, other_name in same_prompts(one, other):
         a, b = mine.get(name), theirs.get(other_name)
         if a is None or b is None:

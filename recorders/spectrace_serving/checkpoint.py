@@ -1,13 +1,13 @@
-"""The draft's checkpoint beside the draft that vLLM loaded: weights without a source, or without a place.
+"""The draft's checkpoint beside the draft that was loaded: weights without a source, or without a place.
 
-vLLM's loader of EAGLE-3 heads does not say (its `load_weights` returns nothing), so the names are compared
-here. Reads headers and the vocabulary map only.
+The loaders of EAGLE-3 heads in vLLM and SGLang do not say, so the names are compared here. Reads headers and
+the vocabulary map only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +17,17 @@ from spectrace.checkpoint.directory import open_checkpoint
 from spectrace.checkpoint.records import Checkpoint
 from spectrace.errors import CheckpointError
 
-# vLLM's fused parameters and their parts. Source: vLLM 0.32.0 model_executor/models/llama_eagle3.py,
-# hf_to_vllm_mapper.
+# Fused parameters and their parts. Source: vLLM 0.32.0 model_executor/models/llama_eagle3.py,
+# hf_to_vllm_mapper; SGLang 0.5.23 srt/models/llama_eagle3.py, load_weights.
 _FUSED = {".qkv_proj.": (".q_proj.", ".k_proj.", ".v_proj."), ".gate_up_proj.": (".gate_proj.", ".up_proj.")}
 _TABLES = ("d2t", "t2d")
-_SHARED = {"embed_tokens": "has_own_embed_tokens", "lm_head": "has_own_lm_head"}
 
 
 def find_checkpoint(model: str, revision: str | None) -> Checkpoint | None:
     """The checkpoint of a model by its folder or its name on the hub, if it is on this machine.
 
     Args:
-        model: as vLLM was given it.
+        model: as the engine was given it.
         revision: of a model on the hub.
     """
     path = Path(model)
@@ -42,17 +41,17 @@ def find_checkpoint(model: str, revision: str | None) -> Checkpoint | None:
         return None
 
 
-def parameter_lists(checkpoint: Checkpoint, draft: Any) -> dict[str, list[str]]:
+def parameter_lists(checkpoint: Checkpoint, draft: Any, shared: Sequence[str]) -> dict[str, list[str]]:
     """Names that the model has and the checkpoint lacks, and the other way round.
 
     Args:
         checkpoint: of the draft.
         draft: the loaded draft model.
+        shared: which of embed_tokens and lm_head are the target's, so that the draft needs none of its own.
     """
     held = {canonical(name) for name in checkpoint.tensors}
     wanted = {part for name, _ in draft.named_parameters() for part in _parts(canonical(name))}
     wanted -= {"draft_id_to_target_id"}
-    shared = [word for word, owns in _SHARED.items() if getattr(draft, owns, True) is False]
     missing = {name for name in wanted - held if not any(word in name for word in shared)}
     if _ties_embeddings(draft):
         missing = {name for name in missing if "lm_head" not in name}
@@ -64,13 +63,13 @@ def _ties_embeddings(draft: Any) -> bool:
     return bool(getattr(getattr(draft, "config", None), "tie_word_embeddings", False))
 
 
-def _unshared(names: Iterable[str], shared: list[str]) -> Iterator[str]:
-    """Without weights of the checkpoint that equal the target's, which vLLM then takes."""
+def _unshared(names: Iterable[str], shared: Sequence[str]) -> Iterator[str]:
+    """Without weights of the checkpoint in whose place the engine takes the target's."""
     return (name for name in names if "embed_tokens" not in name and name.split(".")[0] not in shared)
 
 
 def canonical(name: str) -> str:
-    """A parameter's name without what differs between checkpoints and vLLM.
+    """A parameter's name without what differs between checkpoints and engines.
 
     >>> canonical("midlayer.self_attn.q_proj.weight"), canonical("model.layers.0.hidden_norm.weight")
     ('layers.0.self_attn.q_proj.weight', 'layers.0.hidden_norm.weight')
@@ -79,7 +78,7 @@ def canonical(name: str) -> str:
 
 
 def _parts(name: str) -> tuple[str, ...]:
-    """The parameters that one of vLLM's is made of.
+    """The parameters of a checkpoint that one of an engine's is made of.
 
     >>> _parts("layers.0.mlp.gate_up_proj.weight")
     ('layers.0.mlp.gate_proj.weight', 'layers.0.mlp.up_proj.weight')
@@ -91,7 +90,7 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def kept_ids(checkpoint: Checkpoint) -> list[int] | None:
-    """Target ids that t2d marks; vLLM does not look at it."""
+    """Target ids that t2d marks; no engine looks at it."""
     table = None if checkpoint.table is None else checkpoint.table.t2d
     if table is None or table.ndim != 1:
         return None

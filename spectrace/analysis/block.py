@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from spectrace.analysis.numbering import numbered_files
 from spectrace.format.columns import Array, Column, Columns
 from spectrace.format.counts import MAX_POSITIONS
 from spectrace.format.fields import LEAF_BY_PATH
@@ -42,10 +43,8 @@ class Block:
     num_rows: int
     first_row: int
     """Number of the first step within the trace."""
-    request_base: int
-    """Requests of the files before this one."""
-    num_requests: int
-    """Requests that this file declares; a step that names another is counted under the number after them."""
+    request_numbers: range
+    """Numbers of the requests that the file of these steps declares; see `numbered_files`."""
 
     # --- per row -----------------------------------------------------------------------------
 
@@ -93,11 +92,12 @@ class Block:
 
     @cached_property
     def requests(self) -> Array:
-        """[rows] number of the request within the whole trace."""
+        """[rows] number of the request within the whole trace; see `numbered_files`."""
         found = self.scalar("request")
         numbers = np.full(self.num_rows, -1, np.int64) if found is None else found.values
-        declared = (numbers >= 0) & (numbers < self.num_requests)
-        return np.where(declared, numbers, self.num_requests) + self.request_base
+        size = len(self.request_numbers)
+        declared = (numbers >= 0) & (numbers < size)
+        return np.where(declared, numbers, size) + self.request_numbers.start
 
     @cached_property
     def request_groups(self) -> tuple[Array, Array]:
@@ -306,16 +306,15 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
         trace: an open trace.
         paths: the columns wanted, by `Leaf.path`, and of how many steps; None for all.
     """
-    base = request_base = 0
-    for part in trace.parts:
+    base = 0
+    for part, request_numbers in numbered_files(trace):
         waiting: list[Chunk] = []
         first = rows = 0
         numbers: list[int] = []
-        num_requests = len(part.request_offsets())
         for chunk in part.chunks():
             if waiting and (chunk.first_row != first + rows or rows >= ROWS_AT_ONCE):
                 columns = joined_columns(waiting, numbers)
-                yield Block(columns, rows, base + first, request_base, num_requests)
+                yield Block(columns, rows, base + first, request_numbers)
                 waiting, rows = [], 0
             if not waiting:
                 first = chunk.first_row
@@ -328,9 +327,8 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
             rows += chunk.num_rows
         if waiting:
             columns = joined_columns(waiting, numbers)
-            yield Block(columns, rows, base + first, request_base, num_requests)
+            yield Block(columns, rows, base + first, request_numbers)
         base += part.num_rows
-        request_base += num_requests + 1
 
 
 def tally(indices: Array, size: int = MAX_POSITIONS) -> Array:

@@ -1,0 +1,69 @@
+"""A request in a serving engine: what is known when it comes, and how far it has come.
+
+Knows how schedulers cut what was sampled, token by token; knows no tensor and no engine's class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A request that the scheduler has admitted."""
+
+    request: str
+    prefix_hit_length: int
+    """Tokens of the prompt found in a cache."""
+    is_greedy: bool
+    stop_ids: frozenset[int]
+    """Tokens that end the text."""
+    max_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Requests that the scheduler has let go of."""
+
+    requests: Sequence[str]
+
+
+@dataclass(slots=True)
+class Progress:
+    """A request between its steps."""
+
+    facts: Started
+    num_steps: int = 0
+    num_emitted: int = 0
+    is_over: bool = False
+
+    def committed(
+        self, position: int, sampled: list[int], max_length: int | None
+    ) -> tuple[list[int], str | None]:
+        """What the scheduler keeps, and why the text ends there.
+
+        Source: vLLM 0.32.0 vllm/v1/core/sched/utils.py, ``check_stop``, called token by token; SGLang 0.5.23
+        srt/managers/schedule_batch.py, ``Req.update_finish_state``, which keeps the same tokens.
+
+        Args:
+            position: committed length before the step.
+            sampled: what the engine accepted and added.
+            max_length: of a text with its prompt; None for no limit.
+        """
+        facts = self.facts
+        limit = max_length - position if max_length is not None else len(sampled)
+        if facts.max_tokens is not None:
+            limit = min(limit, facts.max_tokens - self.num_emitted)
+        for at, token in enumerate(sampled):
+            if token in facts.stop_ids:
+                return sampled[: at + 1], "eos"
+            if at + 1 >= limit and (facts.max_tokens is not None or max_length is not None):
+                return sampled[: at + 1], "length"
+        return sampled, None
+
+    def advance(self, emitted: Sequence[int], stop: str | None) -> None:
+        """A step is over."""
+        self.num_steps += 1
+        self.num_emitted += len(emitted)
+        self.is_over = stop is not None

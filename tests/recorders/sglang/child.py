@@ -1,0 +1,126 @@
+"""Runs scenarios on real engines of SGLang, one after the other in one process: importing it costs most.
+
+    python child.py MODELS OUT SCENARIO...
+
+Writes OUT/SCENARIO/outputs.json (what SGLang returned, by request) beside the trace. Run as a script: pytest
+itself never imports SGLang. Its scheduler and detokenizer are forked, not started anew, and so need no import
+of their own; a CPU allows it.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ |= {
+    "HF_HUB_OFFLINE": "1",
+    "OMP_NUM_THREADS": "1",
+    "SGLANG_USE_CPU_ENGINE": "1",
+    "TRITON_DEFAULT_BACKEND": "cpu",
+    "TRITON_INTERPRET": "1",
+    "VLLM_USE_V2_MODEL_RUNNER": "1",  # asked for by the interpreter's installation; nothing of vLLM runs
+}
+_RECORDER = "SPECTRACE_"
+
+
+def main(models: Path, out: Path, names: list[str]) -> None:
+    """Runs the named scenarios."""
+    from tests.recorders.sglang.cpu_kernels import install as install_kernels
+    from tests.recorders.vllm.triton_interpreter import install as install_interpreter
+
+    install_interpreter()
+    install_kernels()
+    _fork()
+    _use_full_masks()
+    from tests.recorders.sglang.scenarios import SCENARIOS
+
+    os.environ["SPECTRACE_OUT"] = str(out)  # SGLang loads its plugins once per process
+    for name in names:
+        started = time.monotonic()
+        run(models, out / name, SCENARIOS[name])
+        sys.stdout.write(f"{name}: {time.monotonic() - started:.1f} s\n")
+        sys.stdout.flush()
+
+
+def _fork() -> None:
+    """Starts SGLang's processes as copies of this one."""
+    start = multiprocessing.set_start_method
+    multiprocessing.set_start_method = lambda *_, **__: start("fork", force=True)  # type: ignore[assignment]
+
+
+def _use_full_masks() -> None:
+    """Masks of trees as the interpreted attention reads them; SGLang's backend for a CPU wants others."""
+    from sglang.kernels.ops.speculative.spec_tree import TreeMaskMode
+    from sglang.srt.plugins.hook_registry import HookRegistry, HookType
+
+    name = "sglang.srt.speculative.eagle_utils.default_tree_mask_mode"
+    HookRegistry.register(name, lambda: TreeMaskMode.FULL_MASK, HookType.REPLACE)
+
+
+def run(models: Path, folder: Path, scenario: Any) -> None:
+    """Runs one scenario."""
+    import sglang
+
+    from tests.recorders.sglang.scenarios import prompts
+
+    folder.mkdir(parents=True)
+    for variable in [name for name in os.environ if name.startswith(_RECORDER)]:
+        del os.environ[variable]
+    if scenario.is_recorded:
+        os.environ |= {"SPECTRACE_OUT": str(folder), **scenario.environment}
+    if scenario.patch:
+        globals()[scenario.patch]()
+    speculative = dict(scenario.speculative)
+    if "speculative_draft_model_path" in speculative:
+        speculative["speculative_draft_model_path"] = str(
+            models / speculative["speculative_draft_model_path"]
+        )
+    arguments: dict[str, Any] = {
+        "model_path": str(models / "target"),
+        "attention_backend": "triton" if speculative else "torch_native",
+        "context_length": 256,
+        "device": "cpu",
+        "disable_cuda_graph": True,
+        "disable_overlap_schedule": True,
+        "disable_radix_cache": True,
+        "dtype": "float32",
+        "grammar_backend": "none",
+        "log_level": "warning",
+        "max_running_requests": 4,
+        "max_total_tokens": 2048,
+        "mem_fraction_static": 0.3,
+        "random_seed": 0,
+        "sampling_backend": "pytorch",
+        "skip_server_warmup": True,
+    }
+    engine = sglang.Engine(**{**arguments, **speculative})
+    started = time.monotonic()
+    found = engine.generate(
+        prompt=prompts(scenario),
+        sampling_params={"temperature": 0, "max_new_tokens": scenario.num_tokens},
+    )
+    seconds = time.monotonic() - started
+    engine.shutdown()
+    requests = {output["meta_info"]["id"]: _described(output) for output in found}
+    (folder / "outputs.json").write_text(json.dumps({"seconds": seconds, "requests": requests}))
+
+
+def _described(output: Any) -> dict[str, Any]:
+    """One request as SGLang returned it."""
+    info = output["meta_info"]
+    return {
+        "text": output["text"],
+        "token_ids": output["output_ids"],
+        "prompt_tokens": info["prompt_tokens"],
+        "finish_reason": info["finish_reason"]["type"],
+        **{name: value for name, value in info.items() if name.startswith("spec_")},
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
