@@ -107,7 +107,8 @@ class Painted:
         old = self._rows[top : bottom + 1]
         blank: list[list[Cell] | None] = [[_BLANK] * self._width for _ in range(abs(shift))]
         self._rows[top : bottom + 1] = [*old[shift:], *blank] if shift > 0 else [*blank, *old[:shift]]
-        move = f"\x1b[{shift}S" if shift > 0 else f"\x1b[{-shift}T"
+        # Lines deleted or inserted at the top of a region, not SU and SD, which the Linux console lacks.
+        move = f"\x1b[{top + 1}H\x1b[{shift}M" if shift > 0 else f"\x1b[{top + 1}H\x1b[{-shift}L"
         return f"\x1b[m\x1b[{top + 1};{bottom + 1}r{move}\x1b[r"
 
     def _moved_region(

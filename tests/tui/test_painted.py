@@ -85,7 +85,7 @@ def test_a_scroll_by_one_sends_one_row() -> None:
     painted.resize(WIDTH, HEIGHT)
     painted.reduce(frame_of(dict(enumerate(rows[:10])), is_filled=True))
     sent = painted.reduce(frame_of(dict(enumerate(rows[1:11])), is_filled=True))
-    assert "\x1b[1S" in sent
+    assert "\x1b[1M" in sent
     assert len(sent) < 60
 
 
@@ -102,7 +102,7 @@ def test_a_pane_below_a_scrolled_list_is_sent_where_it_changed() -> None:
     painted.resize(WIDTH, HEIGHT)
     painted.reduce(frame(100))
     sent = painted.reduce(frame(101))
-    assert "\x1b[1;8r\x1b[1S" in sent
+    assert "\x1b[1;8r\x1b[1H\x1b[1M" in sent
     assert "--" not in sent
     assert sent.count("text") == 1
     check([frame(top) for top in (100, 101, 103, 102, 110, 100)])

@@ -309,19 +309,18 @@ def test_every_key_has_an_id_and_words() -> None:
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        ({"COLORTERM": "truecolor"}, (False, False, True)),
-        ({}, (False, True, True)),
-        ({"COLORTERM": "truecolor", "NO_COLOR": "1"}, (False, True, True)),
-        ({"COLORTERM": "truecolor", "TMUX": "x"}, (True, False, True)),
+        ({"COLORTERM": "truecolor"}, (True, False, True)),
+        ({}, (True, True, True)),
+        ({"COLORTERM": "truecolor", "NO_COLOR": "1"}, (True, True, True)),
         ({"COLORTERM": "truecolor", "SSH_CONNECTION": "x"}, (True, True, False)),
         ({"SPECTRACE_FRUGAL": "0", "SSH_CONNECTION": "x"}, (False, True, False)),
-        ({"SPECTRACE_FRUGAL": "1", "COLORTERM": "24bit"}, (True, False, True)),
+        ({"SPECTRACE_FRUGAL": "0", "COLORTERM": "24bit"}, (False, False, True)),
     ],
 )
 def test_the_environment_decides_how_the_terminal_is_treated(
     environ: dict[str, str], expected: tuple[bool, bool, bool]
 ) -> None:
-    """Frugal over SSH and in tmux, own colours where nothing better is known, no mouse over SSH."""
+    """Frugal unless told otherwise, own colours where nothing better is known, no mouse over SSH."""
     is_frugal, is_ansi, has_mouse = expected
     assert terminal_of(environ) == Terminal(is_frugal=is_frugal, is_ansi=is_ansi, has_mouse=has_mouse)
 

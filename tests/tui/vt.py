@@ -111,8 +111,9 @@ class Screen:
         elif command == "r":
             self.region = (first - 1, arguments[1] - 1) if len(arguments) > 1 else (0, self.height - 1)
             self.y = self.x = 0
-        elif command in "ST":
-            self._scroll(max(first, 1) if command == "S" else -max(first, 1))
+        elif command in "LM":
+            assert self.y == self.region[0], "lines inserted or deleted below the top of the region"
+            self._scroll(max(first, 1) if command == "M" else -max(first, 1))
         else:
             raise AssertionError(f"unknown command {command!r}")
 
