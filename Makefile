@@ -52,7 +52,7 @@ fuzz: $(VENV)/.test  ## feed mutated files to every door for SECONDS_TO_FUZZ (Li
 	$(PIP) install --quiet -c constraints.txt atheris
 	$(BIN)/python tests/fuzz/run.py $(SECONDS_TO_FUZZ)
 
-bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
+bench: $(VENV)/.test  ## measure reading, writing and the recorder's cost
 	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
 
 faults: $(VENV)/.engine  ## break real runs one by one and count what diagnose names (25 minutes)

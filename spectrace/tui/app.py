@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 from spectrace.errors import UsageError
 from spectrace.format.reader import Trace
+from spectrace.format.text import visible
 from spectrace.tui.ending import GRACE, Ending, end_within
 from spectrace.tui.keymap import keymap_path
 from spectrace.tui.loader import Loader
 from spectrace.tui.plain import check_screen
 from spectrace.tui.prepaint import first_screen
-from spectrace.tui.terminal import Terminal, terminal_of
+from spectrace.tui.terminal import Terminal, places_text, terminal_of
 from spectrace.tui.tip import first_tip, tip_path
 
 if TYPE_CHECKING:
@@ -154,8 +155,9 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
 def _check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("the viewer needs a terminal; spectrace view --plain prints what it shows")
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+    if not places_text(os.environ):
+        term = visible(os.environ.get("TERM", "")) or "unset"
         raise UsageError(
-            "this terminal cannot place text (TERM is dumb or unset); "
+            f"this terminal has no screen to draw on (TERM is {term}); "
             "spectrace view --plain and spectrace stats print the same"
         )
