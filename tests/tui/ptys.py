@@ -25,6 +25,9 @@ if "--stock-driver" in sys.argv:
     # The rest as for a slow line, so that both can be compared.
     choose = viewer.driver_class
     viewer.driver_class = lambda **_: choose(is_frugal=False)
+if "--faulty" in sys.argv:
+    # Ctrl-L is a fault of the viewer's own.
+    viewer.Viewer.redraw = lambda _: 1 / 0
 try:
     with spectrace.open(sys.argv[1]) as trace:
         screen = next((option[9:] for option in sys.argv if option.startswith("--screen=")), "")

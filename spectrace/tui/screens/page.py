@@ -73,14 +73,15 @@ class PageScreen(AskingScreen):
 
     def gather(self) -> None:
         """Asks for the facts, on a thread."""
-        row, loader, page = self.row, self.viewer.loader, self.page
+        # Looked up here: on the thread, the screen may have been left and know no app any more.
+        row, viewer, loader, page = self.row, self.viewer, self.viewer.loader, self.page
         total, known = self.viewer.gathered.get(page.id, (-1, None))
         if total == loader.total:
             self.post_message(PageGathered(row, Outcome(known)))
             return
         self.gathering.start(
             lambda stop: page.gather(loader.stoppable(stop), row),
-            lambda outcome: self.viewer.tell(self, PageGathered(row, outcome)),
+            lambda outcome: viewer.tell(self, PageGathered(row, outcome)),
         )
 
     def on_page_gathered(self, message: PageGathered) -> None:
@@ -107,6 +108,8 @@ class PageScreen(AskingScreen):
         self.show_place()
 
     def _lay_out(self) -> None:
+        if not self.has_widgets:
+            return
         if self._facts is not None:
             # Two cells are kept for the cursor.
             self._lines = self.page.lines(self._facts[0], max(self.app.size.width - 2, 1))
@@ -124,6 +127,8 @@ class PageScreen(AskingScreen):
 
     def show_place(self) -> None:
         """What follows every key: title, status, hints."""
+        if not self.has_widgets:  # Drawn as soon as there is a size.
+            return
         width = self.app.size.width
         self._pane("title").show(
             [page_title(self.page.title, self.row if self.page.follows_cursor else None, width)]
