@@ -50,7 +50,7 @@ def _tests(found: Diagnosis, run: Run, name: str) -> Iterator[str]:
 
 def _of_a_lookup(alpha1: Share) -> str:
     return (
-        f"a lookup proposes what the text said before, and {alpha1.successes:,} of {alpha1.trials:,} times the "
-        "target went on so: record texts that repeat themselves (edited code, summaries), ask for longer "
+        f"a lookup proposes what the text said before, and {alpha1.successes:,} of {alpha1.trials:,} times "
+        "the target went on so: record texts that repeat themselves (edited code, summaries), ask for longer "
         "matches, or take a draft model"
     )

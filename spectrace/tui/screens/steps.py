@@ -9,6 +9,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.timer import Timer
 
+from spectrace.tui.findings import Findings
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
@@ -53,6 +54,8 @@ class StepsScreen(HuntingScreen):
         self._detail_timer: Timer | None = None
         self._shares: list[float | None] = []
         self._first_word = word
+        self._findings: Findings | None = None
+        """What is marked in the list."""
 
     def compose(self) -> ComposeResult:
         """Header, minimap, column names, list, detail, status, hints."""
@@ -89,7 +92,8 @@ class StepsScreen(HuntingScreen):
         self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
 
     def show_list(self) -> None:
-        """The list has other steps, or more of them."""
+        """The list has other steps, or more of them, or findings name some of them."""
+        self._findings = self.viewer.findings
         self.steps.set_total(len(self.listed))
         self.steps.redraw()
 
@@ -98,7 +102,16 @@ class StepsScreen(HuntingScreen):
     def _list_line(self, index: int, is_cursor: bool) -> Line:
         row = self.listed.row_at(index)
         step, states = self.loader.states(row)
-        return step_line(row, step, states, self.loader, self._columns, view=self.view, is_cursor=is_cursor)
+        return step_line(
+            row,
+            step,
+            states,
+            self.loader,
+            self._columns,
+            view=self.view,
+            is_cursor=is_cursor,
+            is_named=self._findings is not None and row in self._findings.rows,
+        )
 
     def _lay_out(self) -> None:
         """Shares out the lines of the terminal, and what hangs on the width."""
@@ -151,7 +164,14 @@ class StepsScreen(HuntingScreen):
         else:
             step, states = self.loader.states(self.row)
             lines = detail_lines(
-                self.row, step, states, self.loader, position=self.position, width=width, height=height
+                self.row,
+                step,
+                states,
+                self.loader,
+                position=self.position,
+                width=width,
+                height=height,
+                wrong=() if self._findings is None else self._findings.wrong_in(self.row),
             )
         self._pane("detail").show(lines)
 
@@ -254,6 +274,12 @@ class StepsScreen(HuntingScreen):
         self._pane("header").show([header_line(self._facts, self.app.size.width)])
 
     # --- what Textual tells ---
+
+    def on_screen_resume(self) -> None:
+        """The screen above may have asked for the findings."""
+        if self._early is None and self.viewer.findings != self._findings:
+            self.show_list()
+            self.show_detail_soon()
 
     def on_line_clicked(self, message: LineClicked) -> None:
         """The mouse points at a step."""
