@@ -48,6 +48,8 @@ def finding_lines(finding: Finding, *, with_evidence: bool, brief: bool = False)
     if finding.steps:
         steps = ", ".join(number(step) for step in finding.steps)
         yield from wrapped("  first steps: ", steps, indent="    ")
+    for witness in finding.witnesses[:1]:
+        yield from wrapped(f"  in step {number(witness.step)}: ", visible(witness.words), indent="    ")
     yield from wrapped("  next: ", visible(finding.advice, limit=_MAX_TEXT), indent="    ")
 
 

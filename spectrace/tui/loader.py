@@ -124,6 +124,10 @@ class Loader:
             found: T = self._kept[name][1]
             return found
 
+    def known(self, name: str) -> tuple[Any, Any] | None:
+        """What `once` made last under a name, and of which state, without waiting; None before."""
+        return self._kept.get(name)
+
     # --- steps ---
 
     def step(self, row: int) -> Step | None:

@@ -30,6 +30,7 @@ from spectrace.analysis.diagnosis.verdict import (
     Outcome,
     Strength,
 )
+from spectrace.analysis.diagnosis.witness import with_witnesses
 from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.analysis.intervals import Share
 
@@ -86,7 +87,9 @@ def diagnose(
             for id_ in ("numeric-tie", "drift/regression")
             if all(outcome.id != id_ for outcome in outcomes)
         ]
-    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+    findings = [
+        with_witnesses(outcome, trace.steps.get) for outcome in outcomes if isinstance(outcome, Finding)
+    ]
     first = look_first(facts)
     is_part = packed is not None and packed.is_part
     return Diagnosis(

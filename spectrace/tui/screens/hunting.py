@@ -142,6 +142,7 @@ class HuntingScreen(MovingScreen):
     def on_diagnosis_made(self, message: DiagnosisMade) -> None:
         """The rules have answered."""
         asked, self._asked = self._asked, None
+        self.show_list()
         if message.findings is None:
             self.say(message.error)
         elif asked is not None:

@@ -11,6 +11,7 @@ from time import monotonic
 from textual.app import ComposeResult
 from textual.timer import Timer
 
+from spectrace.tui.findings import Findings
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
@@ -56,6 +57,8 @@ class StepsScreen(HuntingScreen):
         self._moved_at = 0.0
         self._shares: list[float | None] = []
         self._first_word = word
+        self._findings: Findings | None = None
+        """What is marked in the list."""
 
     def compose(self) -> ComposeResult:
         """Header, minimap, column names, list, detail, status, hints."""
@@ -96,7 +99,8 @@ class StepsScreen(HuntingScreen):
         self._moved_at = monotonic()
 
     def show_list(self) -> None:
-        """The list has other steps, or more of them."""
+        """The list has other steps, or more of them, or findings name some of them."""
+        self._findings = self.viewer.findings
         self.steps.set_total(len(self.listed))
         self.steps.redraw()
 
@@ -105,7 +109,16 @@ class StepsScreen(HuntingScreen):
     def _list_line(self, index: int, is_cursor: bool) -> Line:
         row = self.listed.row_at(index)
         step, states = self.loader.states(row)
-        return step_line(row, step, states, self.loader, self._columns, view=self.view, is_cursor=is_cursor)
+        return step_line(
+            row,
+            step,
+            states,
+            self.loader,
+            self._columns,
+            view=self.view,
+            is_cursor=is_cursor,
+            is_named=self._findings is not None and row in self._findings.rows,
+        )
 
     def _lay_out(self) -> None:
         """Shares out the lines of the terminal, and what hangs on the width."""
@@ -158,7 +171,14 @@ class StepsScreen(HuntingScreen):
         else:
             step, states = self.loader.states(self.row)
             lines = detail_lines(
-                self.row, step, states, self.loader, position=self.position, width=width, height=height
+                self.row,
+                step,
+                states,
+                self.loader,
+                position=self.position,
+                width=width,
+                height=height,
+                wrong=() if self._findings is None else self._findings.wrong_in(self.row),
             )
         self._pane("detail").show(lines)
 
@@ -261,6 +281,12 @@ class StepsScreen(HuntingScreen):
         self._pane("header").show([header_line(self._facts, self.app.size.width)])
 
     # --- what Textual tells ---
+
+    def on_screen_resume(self) -> None:
+        """The screen above may have asked for the findings."""
+        if self._early is None and self.viewer.findings != self._findings:
+            self.show_list()
+            self.show_detail_soon()
 
     def on_line_clicked(self, message: LineClicked) -> None:
         """The mouse points at a step."""
