@@ -8,18 +8,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tests.recorders.sglang.scenarios import CHAIN, Scenario
 from tests.recorders.vllm.faults import LAYER_IDS, Edit, Tensors, without
 
 
-def _inputs_as_outputs(_tensors: Tensors, config: dict[str, Any]) -> None:
-    """Layers as vLLM and speculators count them, where SGLang takes them for outputs."""
-    config["eagle_config"] = {LAYER_IDS: config.pop(LAYER_IDS)}
+def _permuted_layers(tensors: Tensors, config: dict[str, Any]) -> None:
+    """A head trained on the same layers in descending order; SGLang joins them in the order of the layers."""
+    config["eagle_config"] = {LAYER_IDS: [layer - 1 for layer in reversed(config.pop(LAYER_IDS))]}
+    low, middle, high = np.split(tensors["fc.weight"], 3, axis=1)
+    tensors["fc.weight"] = np.ascontiguousarray(np.concatenate((high, middle, low), axis=1))
 
 
 FAULTS: Mapping[str, tuple[Edit, str]] = {
     "map-missing": (without("d2t"), "vocab-map/missing"),
-    "inputs-as-outputs": (_inputs_as_outputs, "tap-layer/shifted"),
+    "layers-permuted": (_permuted_layers, "tap-form/order"),
     "midlayer-missing": (without("midlayer"), "weights/not-loaded"),
 }
 
