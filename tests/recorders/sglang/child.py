@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def _prepare() -> None:
 
 def _load_plugins(out: Path) -> None:
     """Lets SGLang find its plugins, which it does once per process: the first run may be one without."""
+    import_module("sglang.srt.managers.scheduler")  # as in every process that has one
     from sglang.srt.plugins import load_plugins
 
     os.environ["SPECTRACE_OUT"] = str(out)
@@ -138,8 +140,6 @@ def _described(output: Any) -> dict[str, Any]:
 
 def break_hook() -> Any:
     """Makes what the recorder does with the target's logits fail."""
-    from importlib import import_module
-
     follow: Any = import_module("spectrace_sglang.follow")
     original = follow.add_target
 
