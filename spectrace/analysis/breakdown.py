@@ -27,7 +27,7 @@ MAX_GROUPS = 1024
 """Most segments or batch rows told apart; what a hostile file names beyond is counted together."""
 MAX_CELLS = 1 << 22
 """Most numbers kept per position: with very many groups the deepest positions share one."""
-_FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "accepted_nodes", "emitted_ids")
+_FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "accepted_nodes", "emitted_ids", "flags")
 _NEVER = np.iinfo(np.int64).max
 _SUMS = ("steps", "proposals", "drafted", "accepted", "emitted", "emitted_by_proposals", "rejected")
 
@@ -173,7 +173,7 @@ class _Sums:
     def add(self, block: Block, group: Array, num_groups: int) -> None:
         """Counts a block."""
         deepest, judged, accepted = path_lengths(block.columns, block.num_rows)
-        proposed = block.drafted > 0
+        proposed = (block.drafted > 0) & ~block.flagged("summed")
         self._grow(num_groups, int(deepest.max(initial=0)))
         found, first, index = np.unique(group, return_index=True, return_inverse=True)
         self.first_row[found] = np.minimum(self.first_row[found], first + block.first_row)

@@ -11,6 +11,8 @@ import pytest
 
 import spectrace
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
+from spectrace.analysis.breakdown import break_down
+from spectrace.analysis.series import in_cells, series_of
 from spectrace.errors import ImportFailed
 from spectrace.importing.sources import NAMES, import_stream
 
@@ -173,6 +175,13 @@ def test_sums_are_no_proposals(tmp_path: Path) -> None:
             0,
         )
         assert spectrace.diagnose(trace).measured["proposals"] == 0
+        assert trace.find_rejected(0) is None
+        assert spectrace.compare(trace, trace).acceptance.proposals == (0, 0)
+        by_request = [group.counts for group in break_down(trace, "request")]
+        assert [(one.drafted, one.proposals, accept_length(one)) for one in by_request] == [
+            (timing["draft_n"], 0, None) for timing in timings
+        ]
+        assert accept_length(in_cells(series_of(trace), 1)[0]) is None
     partial = {"stop": False, "timings": timings[0]}
     with imported(tmp_path, jsonl(partial, {"stop": True, "timings": timings[0]})) as trace:
         assert len(trace) == 1
