@@ -120,6 +120,18 @@ def test_positions_follow_the_prompt(tmp_path: Path) -> None:
         assert "position" not in trace.run.capture.unavailable
 
 
+def test_rounds_that_are_not_told_are_noticed(tmp_path: Path) -> None:
+    """An answer longer than what the rounds committed has tokens from others: no position is relied on."""
+    response = json.loads(lines("vllm-detailed.jsonl")[0])
+    for more, reason in ((-3, None), (0, None), (1, "rounds without a draft")):
+        other = json.loads(json.dumps(response))
+        other["usage"]["completion_tokens"] += more
+        with imported(tmp_path, jsonl(other)) as trace:
+            said = trace.run.capture.unavailable.get("position")
+            assert (said or "").startswith(reason or "")
+            assert (said is None) == (reason is None)
+
+
 def test_sglangs_own_numbers_come_out(tmp_path: Path) -> None:
     """Verifications, drafts, accepted drafts, rate and histogram; the shape of proposals is left open."""
     for response in map(json.loads, lines("sglang.jsonl")):
