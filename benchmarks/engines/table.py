@@ -83,8 +83,8 @@ def _reported(path: Path, trace: spectrace.Trace) -> str:
         accepted, drafted, proposals = (sum(own[at] for own in told) for at in range(3))
         return f"{accepted} of {drafted}, in {proposals}"
     steps = [step for step in trace if step.proposal_ids]
-    told = [step.num_accepted_reported for step in steps if step.num_accepted_reported is not None]
-    return f"{sum(told)}, in {len(told)}" if told else "none"
+    counted = [step.num_accepted_reported for step in steps if step.num_accepted_reported is not None]
+    return f"{sum(counted)}, in {len(counted)}" if counted else "none"
 
 
 def _told(answer: Mapping[str, Any]) -> tuple[int, int, int]:
