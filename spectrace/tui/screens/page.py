@@ -53,6 +53,8 @@ class PageScreen(AskingScreen):
         self._lines: list[PageLine] = []
         self._facts: tuple[Any] | None = None
         """What was gathered, None before."""
+        self._total = 0
+        """Steps of the trace when the facts were asked for: it may grow while they are gathered."""
         self.gathering = Background()
 
     def compose(self) -> ComposeResult:
@@ -82,7 +84,8 @@ class PageScreen(AskingScreen):
         # Looked up here: on the thread, the screen may have been left and know no app any more.
         row, viewer, loader, page = self.row, self.viewer, self.viewer.loader, self.page
         total, known = self.viewer.gathered.get(page.id, (-1, None))
-        if total == loader.total:
+        self._total = loader.total
+        if total == self._total:
             self.post_message(PageGathered(row, Outcome(known)))
             return
         self.gathering.start(
@@ -97,7 +100,7 @@ class PageScreen(AskingScreen):
         self.error = message.outcome.error
         self._facts = None if self.error else (message.outcome.value,)
         if self._facts is not None and not self.page.follows_cursor:
-            self.viewer.gathered[self.page.id] = (self.viewer.loader.total, self._facts[0])
+            self.viewer.gathered[self.page.id] = (self._total, self._facts[0])
         self._lay_out()
         if self._early is not None:
             self.call_after_refresh(self._begin)
