@@ -13,7 +13,7 @@ import click
 
 import spectrace
 from spectrace.cli.arguments import TRACE, overwrite_option, written_whole
-from spectrace.cli.output import print_lines, say
+from spectrace.cli.output import print_lines, say, shown
 from spectrace.cli.stats import print_summary
 from spectrace.errors import UsageError
 
@@ -69,6 +69,10 @@ def command(
         raise UsageError("which trace? spectrace view TRACE")
     if plain + serve + (screenshot is not None) > 1:
         raise UsageError("give one of --plain, --screenshot and --serve")
+    if screenshot is not None and screenshot.suffix.lower() not in ("", ".svg"):
+        raise UsageError(
+            f"a picture is written as SVG, and {shown(screenshot)} says otherwise: name it OUT.svg"
+        )
     _check_screen(screen)
     if against is not None:
         spectrace.open(against).close()  # a fault of it ends the command, as one of the first trace does

@@ -37,7 +37,10 @@ _BITS = {
     DECISION: "decision",
     EMITTED: "text",
 }
-NO_OTHER = "No other trace was given: spectrace view A --against B shows both, spectrace diff A B prints it."
+NO_OTHER = (
+    "No other trace was given: :diff FILE takes one, as spectrace view A --against FILE does; "
+    "spectrace diff A FILE prints it."
+)
 _MOST_HEADERS = 24
 _MOST_REQUESTS = 24
 _MOST_POSITIONS = 8
@@ -74,7 +77,7 @@ def gather(loader: Loader, row: int) -> DiffFacts:
     try:
         with open_trace(loader.against) as b, loader.opened_again() as a:
             found = loader.once(
-                "diff", (len(a), len(b)), lambda: compare(a, b, on_progress=loader.keep_going)
+                "diff", (loader.against, len(a), len(b)), lambda: compare(a, b, on_progress=loader.keep_going)
             )
             other = found.rows.row_of_b(row)
             own = row if row < len(a) else None

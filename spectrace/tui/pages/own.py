@@ -86,7 +86,8 @@ def fields_page() -> Page:
 _GRAMMAR = (
     'accepted < 2 and position > 2048; 1 <= accepted < 4; stop == "eos"; "replay" in flags; not (1 in '
     "target_ranks). Signs: < <= > >= == !=; words: and, or, not, in. A field alone is true when it is there "
-    "and neither zero nor empty."
+    "and neither zero nor empty. A value that a step lacks, such as accepted where nothing was proposed, "
+    "fits != and not in only."
 )
 
 

@@ -5,10 +5,12 @@ What the lines say is made in `pages`; the slow part runs beside the viewer and 
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
+from textual.timer import Timer
 
 from spectrace.format.text import visible
 from spectrace.tui.background import Background, Outcome
@@ -17,13 +19,15 @@ from spectrace.tui.messages import LineClicked, PageGathered
 from spectrace.tui.pages.page import Page, PageLine
 from spectrace.tui.screens.asking import AskingScreen
 from spectrace.tui.spans import Line, Span, clip_line, text_of
-from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line
+from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line, typed_room
 from spectrace.tui.widgets.line_list import LineList
 from spectrace.tui.widgets.line_pane import LinePane
 
 _FOLLOWED = ("same_request", "request", "first_rejection", "rejection", "finding", "cliff", "jump_back")
 """What moves the cursor of the steps below, for pages that follow it."""
 
+_PAUSE = 0.5
+"""Seconds at least between two readings of a trace that grows."""
 _AT_ONCE = ("view.back", "system.leave", "system.quit", "system.interrupt", "screen.steps")
 """Keys that do not wait until there are lines."""
 
@@ -54,6 +58,13 @@ class PageScreen(AskingScreen):
         self._facts: tuple[Any] | None = None
         """What was gathered, None before."""
         self.gathering = Background()
+        self._again: Timer | None = None
+        self._began = self._took = 0.0
+        """When the last reading began, and how long it took, seconds."""
+        self._total = 0
+        """Length of the trace when it began."""
+        self._is_on_token = False
+        """The cursor stood on a token of the step that was left, and goes to one of the next."""
 
     def compose(self) -> ComposeResult:
         """Title, lines, status, hints."""
@@ -80,6 +91,7 @@ class PageScreen(AskingScreen):
     def gather(self) -> None:
         """Asks for the facts, on a thread."""
         row, loader, page = self.row, self.viewer.loader, self.page
+        self._began, self._total = monotonic(), loader.total
         total, known = self.viewer.gathered.get(page.id, (-1, None))
         if total == loader.total:
             self.post_message(PageGathered(row, Outcome(known)))
@@ -96,11 +108,27 @@ class PageScreen(AskingScreen):
         self.error = message.outcome.error
         self._facts = None if self.error else (message.outcome.value,)
         if self._facts is not None and not self.page.follows_cursor:
-            self.viewer.gathered[self.page.id] = (self.viewer.loader.total, self._facts[0])
+            self.viewer.gathered[self.page.id] = (self._total, self._facts[0])
+        self._took = monotonic() - self._began
         self._lay_out()
         if self._early is not None:
             self.call_after_refresh(self._begin)
+        elif self._is_on_token:
+            self.lines.set_cursor(self._first_place())
+        self._is_on_token = False
         self.show_place()
+
+    def read_again(self) -> None:
+        """The trace grew: gathers anew, at most twice a second and no more than half of the time."""
+        if self._facts is not None and self._again is None:
+            self._again = self.set_timer(max(_PAUSE, self._took), self._gather_again)
+
+    def _gather_again(self) -> None:
+        self._again = None
+        if self.gathering.is_running:
+            self.read_again()
+        else:
+            self.gather()
 
     def follow_cursor(self, row: int, word: str) -> None:
         """The cursor in the list of steps has moved, or could not."""
@@ -109,6 +137,8 @@ class PageScreen(AskingScreen):
         self.word = word
         if row != self.row:
             self.row = row
+            here = self._lines[self.lines.cursor] if self._lines else PageLine([])
+            self._is_on_token = here.position is not None
             self.gather()
         self.show_place()
 
@@ -139,7 +169,8 @@ class PageScreen(AskingScreen):
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
         words = [self._search_words()]
-        words += ["reading… (Esc stops)" if self.gathering.is_running else ""]
+        is_new = self._facts is None or self.page.follows_cursor
+        words += ["reading… (Esc stops)" if self.gathering.is_running and is_new else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
         self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
@@ -286,7 +317,8 @@ class PageScreen(AskingScreen):
             return ""
         found = self._matches()
         place = sum(index <= self.lines.cursor for index in found)
-        return f"/{visible(self.needle, limit=24)}: {f'{place} of {len(found)}' if found else 'no match'}"
+        shown = visible(self.needle, limit=typed_room(self.app.size.width))
+        return f"/{shown}: {f'{place} of {len(found)}' if found else 'no match'}"
 
     # --- what leads to the steps ---
 
@@ -321,14 +353,23 @@ class PageScreen(AskingScreen):
     async def _begin(self) -> None:
         """There are lines to move in."""
         if self._early is not None:
-            # The first line that leads somewhere. The list may not know its height yet: title, status and
-            # hints take a line each.
             if self.viewer.screen is self:
-                first = next((i for i, line in enumerate(self._lines) if _leads(line)), 0)
-                self.lines.set_cursor(first if first < self.app.size.height - 3 else self._first_text())
+                self.lines.set_cursor(self._first_place())
                 self.show_place()
             await self.start_taking_keys()
 
+    def _first_place(self) -> int:
+        """The line of the token under the cursor of the steps, else the first line that leads somewhere.
+
+        The first lines stay in view: a line that is not among them is not gone to.
+        """
+        # The list may not know its height yet: title, status and hints take a line each.
+        seen = list(enumerate(self._lines[: max(self.app.size.height - 3, 1)]))
+        place = self.row, self.viewer.steps.position
+        own = [at for at, line in seen if self.page.follows_cursor and (line.row, line.position) == place]
+        leading = [at for at, line in seen if _leads(line)]
+        return next(iter([*own, *leading]), self._first_text())
+
     def _first_text(self) -> int:
-        """The first line below the heading."""
-        return min(1, max(len(self._lines) - 1, 0))
+        """The first line, or the one below it where it is a rule."""
+        return int(len(self._lines) > 1 and text_of(self._lines[0].spans).startswith("──"))

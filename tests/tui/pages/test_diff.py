@@ -71,7 +71,7 @@ def test_equal_traces_differ_in_nothing(sample_traces: Path) -> None:
 
 def test_no_other_trace_says_how_to_give_one(sample_traces: Path) -> None:
     """Without a second trace the page names the option."""
-    assert "spectrace view A --against B" in flat("diff", sample_traces / "eagle3.spectrace")
+    assert "spectrace view A --against FILE" in flat("diff", sample_traces / "eagle3.spectrace")
 
 
 def test_a_trace_that_is_gone_is_said(sample_traces: Path, tmp_path: Path) -> None:
