@@ -62,6 +62,11 @@ _MARKS: tuple[tuple[str, Role, str], ...] = (
     ("‹2", "dim", "two more tokens before these, for which the line has no room"),
     ("!", "warning", "before a step: a finding of the diagnosis names it"),
     ("more: Enter", "strong", "the step has more than its pane shows"),
+    (
+        "\\\\xe2",
+        "dim",
+        "a token that is a byte and no whole character; \\n and \\x14 are characters of the text",
+    ),
     ("▁▄█", "dim", "second row: share of steps with a rejection"),
 )
 
