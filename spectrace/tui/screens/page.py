@@ -1,23 +1,18 @@
 """The screen that shows any page: its lines, a cursor on one of them, search, the way to a step.
 
-What the lines say is made in `pages`; the slow part runs beside the viewer and may be given up.
+What the lines say is made in `pages`; what they are made of is read in `reading`.
 """
 
 from __future__ import annotations
 
-from time import monotonic
-from typing import Any
-
 from textual import events
 from textual.app import ComposeResult
-from textual.timer import Timer
 
 from spectrace.format.text import visible
-from spectrace.tui.background import Background, Outcome
 from spectrace.tui.keys import Key
-from spectrace.tui.messages import LineClicked, PageGathered
+from spectrace.tui.messages import LineClicked
 from spectrace.tui.pages.page import Page, PageLine
-from spectrace.tui.screens.asking import AskingScreen
+from spectrace.tui.screens.reading import ReadingScreen
 from spectrace.tui.spans import Line, Span, clip_line, text_of
 from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line, typed_room
 from spectrace.tui.widgets.line_list import LineList
@@ -26,8 +21,6 @@ from spectrace.tui.widgets.line_pane import LinePane
 _FOLLOWED = ("same_request", "request", "first_rejection", "rejection", "finding", "cliff", "jump_back")
 """What moves the cursor of the steps below, for pages that follow it."""
 
-_PAUSE = 0.5
-"""Seconds at least between two readings of a trace that grows."""
 _AT_ONCE = ("view.back", "system.leave", "system.quit", "system.interrupt", "screen.steps")
 """Keys that do not wait until there are lines."""
 
@@ -36,7 +29,7 @@ def _leads(line: PageLine) -> bool:
     return line.row is not None or bool(line.page)
 
 
-class PageScreen(AskingScreen):
+class PageScreen(ReadingScreen):
     """One page.
 
     Args:
@@ -47,22 +40,11 @@ class PageScreen(AskingScreen):
     """
 
     def __init__(self, page: Page, row: int, *, scrolls_by_line: bool, word: str = "") -> None:
-        super().__init__()
+        super().__init__(page, row)
         self.word = word
-        self.page = page
-        self.row = row
         self.needle = ""
-        self.error = ""
         self._scrolls_by_line = scrolls_by_line
         self._lines: list[PageLine] = []
-        self._facts: tuple[Any] | None = None
-        """What was gathered, None before."""
-        self.gathering = Background()
-        self._again: Timer | None = None
-        self._began = self._took = 0.0
-        """When the last reading began, and how long it took, seconds."""
-        self._total = 0
-        """Length of the trace when it began."""
         self._is_on_token = False
         """The cursor stood on a token of the step that was left, and goes to one of the next."""
 
@@ -81,35 +63,10 @@ class PageScreen(AskingScreen):
     def _pane(self, name: str) -> LinePane:
         return self.query_one(f"#{name}", LinePane)
 
-    @property
-    def is_reading(self) -> bool:
-        """Nothing is known to show yet, or something newer is on its way."""
-        return self.gathering.is_running or (self._facts is None and not self.error)
-
     # --- facts ---
 
-    def gather(self) -> None:
-        """Asks for the facts, on a thread."""
-        row, loader, page = self.row, self.viewer.loader, self.page
-        self._began, self._total = monotonic(), loader.total
-        total, known = self.viewer.gathered.get(page.id, (-1, None))
-        if total == loader.total:
-            self.post_message(PageGathered(row, Outcome(known)))
-            return
-        self.gathering.start(
-            lambda stop: page.gather(loader.stoppable(stop), row),
-            lambda outcome: self.viewer.tell(self, PageGathered(row, outcome)),
-        )
-
-    def on_page_gathered(self, message: PageGathered) -> None:
-        """The facts are there, or a sentence says why not."""
-        if message.row != self.row and self.page.follows_cursor:
-            return
-        self.error = message.outcome.error
-        self._facts = None if self.error else (message.outcome.value,)
-        if self._facts is not None and not self.page.follows_cursor:
-            self.viewer.gathered[self.page.id] = (self._total, self._facts[0])
-        self._took = monotonic() - self._began
+    def show_facts(self) -> None:
+        """There are lines, or a sentence that says why not."""
         self._lay_out()
         if self._early is not None:
             self.call_after_refresh(self._begin)
@@ -118,34 +75,22 @@ class PageScreen(AskingScreen):
         self._is_on_token = False
         self.show_place()
 
-    def read_again(self) -> None:
-        """The trace grew: gathers anew, at most twice a second and no more than half of the time."""
-        if self._facts is not None and self._again is None:
-            self._again = self.set_timer(max(_PAUSE, self._took), self._gather_again)
-
-    def _gather_again(self) -> None:
-        self._again = None
-        if self.gathering.is_running:
-            self.read_again()
-        else:
-            self.gather()
-
     def follow_cursor(self, row: int, word: str) -> None:
         """The cursor in the list of steps has moved, or could not."""
         if not self.page.follows_cursor:
             return
         self.word = word
         if row != self.row:
-            self.row = row
             here = self._lines[self.lines.cursor] if self._lines else PageLine([])
             self._is_on_token = here.position is not None
+            self.row = row
             self.gather()
         self.show_place()
 
     def _lay_out(self) -> None:
-        if self._facts is not None:
+        if self.facts is not None:
             # Two cells are kept for the cursor.
-            self._lines = self.page.lines(self._facts[0], max(self.app.size.width - 2, 1))
+            self._lines = self.page.lines(self.facts[0], max(self.app.size.width - 2, 1))
         elif self.error:
             self._lines = [PageLine([Span(self.error, "warning")])]
         self.lines.set_total(len(self._lines))
@@ -169,7 +114,7 @@ class PageScreen(AskingScreen):
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
         words = [self._search_words()]
-        is_new = self._facts is None or self.page.follows_cursor
+        is_new = self.facts is None or self.page.follows_cursor
         words += ["reading… (Esc stops)" if self.gathering.is_running and is_new else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
@@ -345,7 +290,7 @@ class PageScreen(AskingScreen):
 
     async def on_resize(self) -> None:
         """Lays the lines out for this size."""
-        if self._facts is None and not self.error and not self.gathering.is_running:
+        if self.facts is None and not self.error and not self.gathering.is_running:
             self.gather()
         self._lay_out()
         self.show_place()
