@@ -69,10 +69,6 @@ def command(
         raise UsageError("which trace? spectrace view TRACE")
     if plain + serve + (screenshot is not None) > 1:
         raise UsageError("give one of --plain, --screenshot and --serve")
-    if screenshot is not None and screenshot.suffix.lower() not in ("", ".svg"):
-        raise UsageError(
-            f"a picture is written as SVG, and {shown(screenshot)} says otherwise: name it OUT.svg"
-        )
     _check_screen(screen)
     if against is not None:
         spectrace.open(against).close()  # a fault of it ends the command, as one of the first trace does
@@ -85,6 +81,7 @@ def command(
             _print_screen(trace, at, first, screen, others)
         elif screenshot is not None:
             with written_whole(screenshot, overwrite=overwrite, inputs=(path, *others)) as beside:
+                _check_picture(screenshot)
                 _save_picture(trace, beside, at, first, screen, others)
         elif serve:
             _serve(path, at, first, screen, follow, port, others)
@@ -127,6 +124,11 @@ def _check_screen(name: str) -> None:
         from spectrace.tui.plain import check_screen
 
         check_screen(name)
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix.lower() not in ("", ".svg"):
+        raise UsageError(f"a picture is written as SVG, and {shown(path)} says otherwise: name it OUT.svg")
 
 
 def _print_keys() -> None:
