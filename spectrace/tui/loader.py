@@ -41,7 +41,7 @@ _LOOK_BACK = 4096
 """Steps that are looked at for the text before a step; requests of a large batch interleave."""
 _REQUEST = FIELD_BY_NAME["request"].leaves[0].number
 _EXACT_ROWS = 20_000
-"""Up to here the minimap looks at every step; beyond, at the index."""
+"""Up to here the minimap looks at every step, and requests are counted at once; beyond, at the index."""
 _ROWS_TOGETHER = 2048
 """Steps that are searched in one go, at most, unless one frame has more."""
 _MOST_STATES = 16
@@ -104,6 +104,8 @@ class Loader:
         self._recent: Recent | None = None
         self.total = len(trace)
         """Number of steps, damaged ones included."""
+        if self.total <= _EXACT_ROWS:
+            self.count_requests()
 
     def stoppable(self, stop: Event) -> Loader:
         """The same trace for work that ends with `Stopped` at its next reading once `stop` is set."""
@@ -305,6 +307,21 @@ class Loader:
         with self._lock:
             self._num_requests = len(self._trace.requests)
 
+    def requests_named(self, part: str) -> list[str]:
+        """Names of the requests with a text in them; that request alone, where the text is a whole name."""
+        with self._lock:
+            names = self._trace.requests.names
+        return [part] if part in names else [name for name in names if part in name]
+
+    def against_files(self, paths: Sequence[str | PathLike[str]]) -> None:
+        """Compares with another trace from now on.
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        open_trace(paths).close()
+        self.against = tuple(paths)
+
     def minimap(self, cells: int) -> list[float | None]:
         """Share of steps with a rejection in each of `cells` equal parts of the trace.
 
@@ -353,6 +370,8 @@ class Loader:
             before, self.total = self.total, len(self._trace)
             self._add_recent(before)
             self._states.clear()  # What was damaged may have been half-written only.
+            if found and self._num_requests is not None and self.total <= _EXACT_ROWS:
+                self._num_requests = len(self._trace.requests)
             if found:
                 self._texts = {key: text for key, text in self._texts.items() if text is not None}
         return found
