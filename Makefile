@@ -24,7 +24,7 @@ demo: $(VENV)/.engine  ## record a real run of the bundled tiny models and show 
 test: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest $(ARGS)
 
-# Twenty minutes on two cores, twice that on busy ones; 3.1 GB, built once with Python 3.11.
+# Half an hour on two cores, twice that on busy ones; 3.2 GB, built once with Python 3.11.
 test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM, both runners, and SGLang
 	build/engines/bin/python -m pytest tests/recorders/vllm tests/recorders/sglang $(ARGS)
 

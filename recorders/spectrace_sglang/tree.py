@@ -181,9 +181,9 @@ def add_nodes(
         values, ids = rows.topk(topk)
     at = rank.reshape(-1).clamp(0, ids.shape[1] - 1)  # [B * K]
     raw = ids[source, at]
-    # Of equal logits the one that was proposed: the order in which an engine finds them is its own.
-    back = raw_of[mapped.reshape(-1).clamp(0, len(raw_of) - 1)]
-    is_tie = rows[source, back.clamp(0, rows.shape[1] - 1)] == values[source, at]
+    # Of equal logits, and of what is no number, the one that was proposed: which one is found is chance.
+    best, back = values[source, at], raw_of[mapped.reshape(-1).clamp(0, len(raw_of) - 1)]
+    is_tie = (rows[source, back.clamp(0, rows.shape[1] - 1)] == best) | (best != best)
     raw = torch.where((back >= 0) & (is_tie | is_drawn), back, raw)
     pack.add("node_raw", raw.view(score_index.shape))
     if is_full:

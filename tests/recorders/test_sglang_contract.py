@@ -269,6 +269,23 @@ def test_a_drawn_token_is_known_by_the_map(tmp_path: Path) -> None:
             assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
 
 
+def test_raw_ids_of_no_numbers_go_through_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of logits that are all NaN an engine takes some token; its raw id is the one that stands for it."""
+    live = scheduler()
+    monkeypatch.setattr(fakes, "draft_logits", lambda read: torch.full((len(read), fakes.KEPT), torch.nan))
+    original = live._draft_forward
+
+    def grown(*args: Any) -> Any:
+        parents, places, tokens, _ = original(*args)
+        return parents, places, tokens.clone().index_fill_(1, torch.tensor([tokens.shape[1] - 1]), 30), None
+
+    live._draft_forward = grown
+    for steps in by_request(record(live, tmp_path, rounds=2)).values():
+        for step in steps[1:]:
+            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+            assert step.nonfinite["draft_logits"] > 0
+
+
 def test_where_a_graph_hides_the_draft_the_map_gives_raw_ids(live: Any, tmp_path: Path) -> None:
     """What is missing is named with its reason; a raw id is what the map has in one place only."""
     live.is_graph, live.server_args.disable_cuda_graph = True, False

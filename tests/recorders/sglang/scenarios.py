@@ -63,9 +63,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     "standalone": Scenario(
         speculative={**CHAIN, "speculative_algorithm": "STANDALONE"}, draft="draft", num_tokens=8
     ),
-    "ngram": Scenario(
-        speculative={"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}, num_tokens=24
-    ),
 }
 
 

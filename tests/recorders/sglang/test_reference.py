@@ -36,7 +36,7 @@ def pair(
     ):
         for name in outcome.steps:
             # Longer than SGLang was asked for: this decoder proposes no more than may still be committed.
-            recorder.generate(list(prompts[name] or ()), 24)
+            recorder.generate(list(prompts[name] or ()), 40)
     with spectrace.open(path) as trace:
         found = {(step.request, step.position): step for step in trace}
     return [
