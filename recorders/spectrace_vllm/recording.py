@@ -142,7 +142,7 @@ class Recording:
         if engine.draft is not None:
             self._watch = DraftWatch(engine.draft, self.guard, self.workspace, is_full=self.is_full)
             self._undo.append(self._watch.remove)
-        self._has_told_graph = False
+        self._has_told_hidden = False
         atexit.register(self.close)
         logger.info("vllm: recording to %s", self.writer.path)
 
@@ -288,7 +288,7 @@ class Recording:
             if self._watch is not None and not self._watch.end(
                 pack, proposal, self._raw_of, is_greedy=is_greedy
             ):
-                self._tell_graph()
+                self._tell_hidden()
         else:
             lists = [list(ids) for ids in proposal]
         self._joiner.put(
@@ -305,20 +305,18 @@ class Recording:
         for _ in range(_TAKES):
             self.writer.steps(0, self._joiner.take)
 
-    def _tell_graph(self) -> None:
-        """The draft ran, and nothing of it passed the hooks: a graph was replayed."""
-        if self._has_told_graph:
+    def _tell_hidden(self) -> None:
+        """The draft ran, and its logits passed no hook: a graph was replayed, or they are made elsewhere."""
+        if self._has_told_hidden:
             return
-        self._has_told_graph = True
+        self._has_told_hidden = True
+        names = ["draft_ids", "draft_logprobs", "draft_entropy", "draft_top"]
+        if self.engine.config.model_config.enforce_eager:
+            reason = "this draft makes its logits where no hook looks"
+            self.writer.amend(capture={"unavailable": dict.fromkeys(names, reason)})
+            return
+        names += ["draft_positions", "draft_inputs"]
         reason = "graph capture hides the draft's forwards; --enforce-eager shows them"
-        names = (
-            "draft_ids",
-            "draft_logprobs",
-            "draft_entropy",
-            "draft_top",
-            "draft_positions",
-            "draft_inputs",
-        )
         self.writer.amend(capture={"mode": "graph", "unavailable": dict.fromkeys(names, reason)})
 
     def taps(

@@ -282,11 +282,42 @@ def test_a_graph_that_hides_the_draft_is_said(runner: Any, tmp_path: Path) -> No
     """Where the draft's forwards do not pass the hooks, the header names what is missing, and why."""
     drafter = getattr(runner, "drafter", None) or runner.speculator
     drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, fakes.VOCAB).float()
+    runner.vllm_config.model_config.enforce_eager = False
     path = record(runner, tmp_path)
     capture = header(path).capture
     assert capture.mode == "graph"
     assert "graph capture" in capture.unavailable["draft_ids"]
     assert by_request(path)["a-00000000"][1].proposal_ids
+
+
+def test_logits_that_are_made_elsewhere_are_no_graph(runner: Any, tmp_path: Path) -> None:
+    """Logits that pass no hook though nothing is captured are missing for another reason."""
+    drafter = getattr(runner, "drafter", None) or runner.speculator
+    drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, fakes.VOCAB).float()
+    path = record(runner, tmp_path)
+    capture = header(path).capture
+    assert capture.mode == "eager"
+    assert "no hook looks" in capture.unavailable["draft_ids"]
+    assert len(by_request(path)["a-00000000"][1].draft_positions) == fakes.K
+
+
+def test_one_forward_for_all_depths(tmp_path: Path) -> None:
+    """Parallel drafting: the rows of one forward are told apart, request by request and depth by depth."""
+    runner = fakes.V1Runner(PROMPTS)
+    drafter = runner.drafter.model
+
+    def draft(model: Any, batch: Any, rows: Any) -> Any:
+        last = torch.tensor([runner.world.texts[name][-1] for name in batch.req_ids])
+        read = (last[:, None] + torch.arange(fakes.K)).reshape(-1)  # [B * K]
+        proposal = drafter.compute_logits(read).argmax(-1).view(-1, fakes.K)
+        runner.world.drafts = dict(zip(batch.req_ids, proposal.tolist()))
+        return proposal
+
+    runner.world.draft = draft  # type: ignore[method-assign]
+    for steps in by_request(record(runner, tmp_path)).values():
+        for step in steps[1:]:
+            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+            assert [top[0][0] for top in step.draft_top] == list(step.draft_ids)
 
 
 def test_a_synthetic_acceptance_is_flagged(tmp_path: Path) -> None:
