@@ -33,6 +33,12 @@ DETAIL_DELAY = 0.03
 """Seconds after the last key before the detail pane follows, so that a held key draws two lines."""
 _VIEWS: tuple[TokenView, ...] = ("text", "ids", "both")
 
+_LOSSES = {
+    "gone": "the file is gone",
+    "replaced": "another file has its name",
+    "cut": "the file is shorter than it was",
+}
+
 
 class StepsScreen(HuntingScreen):
     """Reads a trace step by step.
@@ -244,6 +250,10 @@ class StepsScreen(HuntingScreen):
         if self._facts.state != before:
             is_gone = self._facts.state == "unclosed"
             self.word = "the recorder ended without closing" if is_gone else "the recording was closed"
+        loss = self.loader.loss
+        if loss:
+            self.viewer.stop_following()
+            self.word = f"no longer following: {_LOSSES[loss]}, no step will be added"
         self._show_all()
         if was_last and self.viewer.is_following:
             self.go_to(self.loader.total - 1, self.word)
