@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from types import FrameType
 
 INTERRUPTED = 130
 """128 + SIGINT, as shells say it."""
@@ -15,20 +17,22 @@ INTERRUPTED = 130
 
 def main() -> int:
     """Runs the command line; the exit code."""
-    is_ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if is_ours:
-        signal.signal(signal.SIGINT, _end)
+    _replace(signal.default_int_handler, _end)
     from spectrace.cli import main as run
 
-    if is_ours:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    _replace(_end, signal.default_int_handler)
     try:
         code = run()
     except KeyboardInterrupt:  # Once more, while the first was answered.
         code = INTERRUPTED
-    if is_ours:
-        signal.signal(signal.SIGINT, _end)
+    _replace(signal.default_int_handler, _end)
     return code
+
+
+def _replace(old: object, new: Callable[[int, FrameType | None], object]) -> None:
+    """Another answer to Ctrl-C, unless somebody has decided otherwise, such as to ignore it."""
+    if signal.getsignal(signal.SIGINT) is old:
+        signal.signal(signal.SIGINT, new)
 
 
 def _end(*_: object) -> None:

@@ -163,13 +163,18 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
     command = shlex.join([sys.executable, "-m", "spectrace", "view", *options, "--", str(path)])
 
     class Bounded(Server):
+        is_ending = False
+
         async def on_startup(self, app: Any) -> None:
             if hasattr(signal, "SIGHUP"):
                 asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.request_exit)
             await super().on_startup(app)
 
         def request_exit(self) -> None:
-            # Once is enough: a second Ctrl-C would interrupt the end.
+            # Once is enough: a second Ctrl-C, which may wait in the loop already, would interrupt the end.
+            if self.is_ending:
+                return
+            self.is_ending = True
             for name in ("SIGINT", "SIGTERM", "SIGHUP"):
                 if hasattr(signal, name):
                     asyncio.get_running_loop().remove_signal_handler(getattr(signal, name))

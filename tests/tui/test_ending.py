@@ -216,7 +216,7 @@ def _viewers(server: int, mark: str) -> list[int]:
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 async def test_a_server_ends_with_its_viewers(trace: Path, number: signal.Signals) -> None:
-    """Soon, though a reader is connected who stays, asked once or thrice; killed, nothing can tell the viewer."""
+    """Soon, though a reader stays connected and it is asked thrice; killed, nothing can tell the viewer."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("textual_serve")
     port = free_port()
