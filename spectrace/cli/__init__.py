@@ -140,7 +140,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     _open_closed_streams()
     with _signals_as_exits():
-        return _run(arguments)
+        code = _run(arguments)
+        try:
+            sys.stdout.flush()
+        except (OSError, ValueError):  # Said already, or whoever reads has gone.
+            _discard_output()
+        return code
 
 
 def _run(arguments: Sequence[str] | None) -> int:

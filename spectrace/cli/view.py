@@ -16,12 +16,17 @@ from spectrace.cli.arguments import TRACE, overwrite_option, written_whole
 from spectrace.cli.output import print_lines, say, shown
 from spectrace.cli.stats import print_summary
 from spectrace.errors import UsageError
+from spectrace.format.text import visible
 
 if TYPE_CHECKING:
     from spectrace import Trace
 
 PICTURE = (120, 40)
 """Columns and lines of a picture where COLUMNS and LINES do not say."""
+LARGEST_PICTURE = 500
+"""Columns or lines of a picture."""
+_WIDEST = 10_000
+"""Columns of a line that is printed."""
 
 
 @click.command("view")
@@ -146,10 +151,26 @@ def _print_screen(trace: Trace, at: int | None, first: bool, screen: str, agains
     from spectrace.tui.plain import plain_lines
 
     loader = Loader(trace, against)
-    width = shutil.get_terminal_size((100, 24)).columns
+    width = _wished_size("COLUMNS", _WIDEST) or shutil.get_terminal_size((100, 24)).columns
     row = starting_row(loader, at=at, first=first)
     is_ascii = "utf" not in (sys.stdout.encoding or "").lower()
     print_lines(plain_lines(loader, screen, row, width, is_ascii=is_ascii))
+
+
+def _wished_size(name: str, largest: int) -> int | None:
+    """What COLUMNS or LINES wish for, None where they say nothing.
+
+    Raises:
+        UsageError: it is no number, or none that can be drawn.
+    """
+    text = os.environ.get(name, "")
+    if not text:
+        return None
+    is_number = text.isascii() and text.isdecimal() and len(text) <= len(str(largest))
+    if not is_number or not 0 < int(text) <= largest:
+        shown = visible(text, limit=24)
+        raise UsageError(f"{name} is {shown!r}; give a number from 1 to {largest:,}, or unset it")
+    return int(text)
 
 
 def _save_picture(
@@ -158,10 +179,8 @@ def _save_picture(
     from spectrace.tui.app import screenshot, starting_row
     from spectrace.tui.loader import Loader
 
-    sizes = (os.environ.get(name, "") for name in ("COLUMNS", "LINES"))
     columns, lines = (
-        int(size) if size.isdecimal() and 0 < int(size) <= 500 else usual
-        for size, usual in zip(sizes, PICTURE)
+        _wished_size(name, LARGEST_PICTURE) or usual for name, usual in zip(("COLUMNS", "LINES"), PICTURE)
     )
     row = starting_row(Loader(trace), at=at, first=first)
     screenshot(trace, out, row=row, screen=screen, size=(columns, lines), against=against)

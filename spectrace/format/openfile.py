@@ -352,6 +352,17 @@ class OpenFile:
         return (now.st_dev, now.st_ino) != self.identity
 
     @property
+    def loss(self) -> str:
+        """What became of an unclosed file since it was read, "" for nothing: gone | replaced | cut."""
+        if self.is_complete:
+            return ""
+        if os.fstat(self.fd).st_size < self._data_end:
+            return "cut"
+        if not self.path.exists():
+            return "gone"
+        return "replaced" if self.was_replaced else ""
+
+    @property
     def torn_bytes(self) -> int:
         """Bytes at the end of an unclosed file that are no whole frame."""
         return 0 if self.is_complete else self.size - self._data_end

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spectrace.errors import UsageError, ViewerFault
 from spectrace.format.reader import Trace
@@ -23,6 +24,11 @@ from spectrace.tui.tip import first_tip, tip_path
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
+
+_SERVED = "textual.drivers.web_driver:WebDriver"
+"""What a web server sets."""
+_LARGEST = (2_000, 1_000)
+"""Columns and lines of a terminal that is drawn on: each cell is kept."""
 
 
 def run(
@@ -48,7 +54,12 @@ def run(
         UsageError: this is no terminal that a screen can be drawn on, or there is no such screen.
         ViewerFault: the viewer ended by a fault of its own.
     """
-    if not is_served(os.environ):
+    if is_served(os.environ):
+        _check_server()
+    else:
+        # A terminal knows its size; these are those of the shell, and stay when the window changes.
+        for name in ("COLUMNS", "LINES"):
+            os.environ.pop(name, None)
         _check_terminal()
     loader = Loader(trace, against)
     row = starting_row(loader, at=at, first=first, follow=follow)
@@ -143,6 +154,8 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
     Raises:
         UsageError: the extra is not installed.
     """
+    import asyncio  # Not above: the first paint does without.
+
     try:
         from textual_serve.server import Server
     except ImportError:
@@ -150,7 +163,22 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
     command = shlex.join([sys.executable, "-m", "spectrace", "view", *options, "--", str(path)])
 
     class Bounded(Server):
+        is_ending = False
+
+        async def on_startup(self, app: Any) -> None:
+            if hasattr(signal, "SIGHUP"):
+                asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self.request_exit)
+            await super().on_startup(app)
+
         def request_exit(self) -> None:
+            # Once is enough: a second Ctrl-C, which may wait in the loop already, would interrupt the end.
+            if self.is_ending:
+                return
+            self.is_ending = True
+            for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+                if hasattr(signal, name):
+                    asyncio.get_running_loop().remove_signal_handler(getattr(signal, name))
+                    signal.signal(getattr(signal, name), signal.SIG_IGN)
             # In order it waits for every browser to go; their viewers end with this process.
             end_within(GRACE, lambda: os._exit(0))
             super().request_exit()
@@ -158,9 +186,21 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
     Bounded(command, host="127.0.0.1", port=port, title="spectrace").serve()
 
 
+def _check_server() -> None:
+    if os.environ["TEXTUAL_DRIVER"] != _SERVED:
+        name = visible(os.environ["TEXTUAL_DRIVER"], limit=80)
+        raise UsageError(f"TEXTUAL_DRIVER is {name!r}, which the viewer does not know; unset TEXTUAL_DRIVER")
+
+
 def _check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("the viewer needs a terminal; spectrace view --plain prints what it shows")
+    width, height = os.get_terminal_size(sys.stdin.fileno())
+    if width > _LARGEST[0] or height > _LARGEST[1]:
+        raise UsageError(
+            f"the terminal says that it has {width:,} columns and {height:,} lines; "
+            "stty cols 80 rows 24 tells it otherwise"
+        )
     if not places_text(os.environ):
         term = visible(os.environ.get("TERM", "")) or "unset"
         raise UsageError(

@@ -1,6 +1,7 @@
 """The end that a signal asks for: in order where that is possible, and within a second where it is not.
 
-Owns the handlers of SIGTERM and SIGHUP while the viewer runs. Decides nothing about when the reader quits.
+Owns the handlers of SIGTERM, SIGHUP and SIGINT while the viewer runs, and of SIGTSTP until its driver does.
+Decides nothing about when the reader quits.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def end_within(seconds: float, end: Callable[[], None]) -> None:
 
 
 class Ending:
-    """What SIGTERM and SIGHUP do."""
+    """What SIGTERM, SIGHUP and SIGINT do."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -44,14 +45,18 @@ class Ending:
         self.modes: list[Any] | None = None
         """The terminal's modes to put back, None where they were not changed."""
         self._before: dict[int, Any] = {}
+        self._before_stop: Any = None
         self._leave: Callable[[], object] | None = None
 
     def watch(self) -> None:
         """Takes the signals over. Until `hand_over` they end the process at once."""
-        for name in ("SIGTERM", "SIGHUP"):  # Windows has no SIGHUP.
+        for name in ("SIGTERM", "SIGHUP", "SIGINT"):  # Windows has no SIGHUP.
             if hasattr(signal, name):
                 number = getattr(signal, name)
                 self._before[number] = signal.signal(number, self._asked)
+        if hasattr(signal, "SIGTSTP"):
+            # Stopped under the first paint, the shell would be left with our screen.
+            self._before_stop = signal.signal(signal.SIGTSTP, signal.SIG_IGN)
 
     def hand_over(self, leave: Callable[[], object]) -> None:
         """Calls `leave` from now on, which has the loop end the app; a signal handler calls it."""
@@ -77,6 +82,8 @@ class Ending:
             self._end()
         for number, handler in self._before.items():
             signal.signal(number, handler)
+        if hasattr(signal, "SIGTSTP"):
+            signal.signal(signal.SIGTSTP, self._before_stop)
 
     def _end_late(self) -> None:
         # Only where there is room: a terminal that nobody reads must not hold this thread as well.

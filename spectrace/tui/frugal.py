@@ -10,9 +10,9 @@ import re
 from typing import Any, Literal
 
 from textual.app import App
-from textual.drivers.linux_driver import LinuxDriver
 
 from spectrace.tui.painted import Painted
+from spectrace.tui.steady import SteadyDriver
 
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _ALTERNATE_SCREEN = "\x1b[?1049h"
@@ -21,7 +21,7 @@ _TALK = re.compile(r"(\x1b\[(?!\?1049)[?>=<][0-9;]*\$?[a-z]|\x1b\][^\x07\x1b]*\x
 """Modes, queries, titles and the bell, which change no cell."""
 
 
-class FrugalDriver(LinuxDriver):
+class FrugalDriver(SteadyDriver):
     """Textual's driver with `Painted` between the frames and the terminal."""
 
     def __init__(self, app: App[Any], **options: Any) -> None:
@@ -55,6 +55,11 @@ class FrugalDriver(LinuxDriver):
             if not _TALK.fullmatch(data):
                 self._painted.forget()
             super().write(data)
+
+    def stop_application_mode(self) -> None:
+        """Leaves the screen, and with it what was painted first."""
+        self._is_first_paint_shown = False
+        super().stop_application_mode()
 
     def _send(self, data: str) -> None:
         if not data:

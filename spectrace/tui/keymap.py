@@ -11,7 +11,9 @@ A file that cannot be used changes nothing and is named in one sentence.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import get_close_matches
@@ -39,9 +41,7 @@ def own_keys(keys: Sequence[Key], path: Path) -> tuple[tuple[Key, ...], str]:
         gives to one thing is taken from the other that had it.
     """
     try:
-        with path.open(encoding="utf-8") as file:
-            text = file.read(_LONGEST)
-        changes = _changes(text, [key.id for key in keys])
+        changes = _changes(_text_of(path), [key.id for key in keys])
     except FileNotFoundError:
         return tuple(keys), ""
     except OSError as error:
@@ -55,6 +55,25 @@ def own_keys(keys: Sequence[Key], path: Path) -> tuple[tuple[Key, ...], str]:
         usual = [name for name in key.keys.split(",") if name not in taken]
         changed.append(replace(key, keys=",".join(changes.get(key.id, usual))))
     return tuple(changed), ""
+
+
+def _text_of(path: Path) -> str:
+    """What the file holds.
+
+    Raises:
+        ValueError: it is none that is read to its end at once.
+    """
+    # Opening a pipe would wait for its writer.
+    fd = os.open(path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0))
+    try:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ValueError("is no regular file")
+        data = os.read(fd, _LONGEST + 1)
+    finally:
+        os.close(fd)
+    if len(data) > _LONGEST:
+        raise ValueError(f"is longer than {_LONGEST:,} bytes")
+    return data.decode("utf-8")
 
 
 def _changes(text: str, ids: Sequence[str]) -> dict[str, list[str]]:

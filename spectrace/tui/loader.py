@@ -381,3 +381,11 @@ class Loader:
         """Whether a writer is at work: closed | recording | unclosed."""
         with self._lock:
             return self._trace.state
+
+    @property
+    def loss(self) -> str:
+        """What became of a file that nobody writes any more, "" for nothing: gone | replaced | cut."""
+        with self._lock:
+            if self._trace.state != "unclosed":
+                return ""
+            return next((part.loss for part in self._trace.parts if part.loss), "")

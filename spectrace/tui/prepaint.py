@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+from spectrace.tui.ascii import narrow_encoding, sayable
 from spectrace.tui.ending import Ending
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import Loader
@@ -120,7 +121,9 @@ def first_screen(
             screen_lines(loader, row, width, height), width, has_colour="NO_COLOR" not in environ
         )
         # Textual writes to standard error, and so does this.
-        os.write(2, ("\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J" + frame).encode())
+        encoding = narrow_encoding(sys.__stderr__)
+        said = sayable(frame, encoding) if encoding else frame
+        os.write(2, ("\x1b[?1049h\x1b[?25l\x1b[?7l\x1b[H\x1b[2J" + said).encode(encoding or "utf-8"))
         yield FirstPaint(frame, width, height)
     except BaseException:
         # The app leaves the screen itself, unless it never came to it.

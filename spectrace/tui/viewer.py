@@ -59,7 +59,7 @@ class Viewer(App[None]):
         word: what is to be said first.
         first_paint: what is on the screen already.
         keymap: the file with the reader's own keys.
-        ending: what SIGTERM and SIGHUP do.
+        ending: what signals do.
     """
 
     CSS_PATH = "app.tcss"
@@ -123,6 +123,11 @@ class Viewer(App[None]):
         self.steps = StepsScreen(self.loader, at=self._at, scrolls_by_line=self._is_frugal, word=word)
         return self.steps
 
+    @property
+    def modes_before(self) -> list[Any] | None:
+        """The terminal's modes before the first paint, which the driver does not find any more."""
+        return None if self._ending is None else self._ending.modes
+
     def on_mount(self) -> None:
         """Ends in order when the terminal goes away or the process is asked to; draws anew after fg."""
         self.app_resume_signal.subscribe(self, lambda _: self.redraw())
@@ -130,9 +135,6 @@ class Viewer(App[None]):
             return
         if self._ending is None:
             return
-        if self._ending.modes is not None:
-            # The driver found those of the first paint, and would leave them to the shell.
-            cast("Any", self._driver).attrs_before = self._ending.modes
         loop = asyncio.get_running_loop()
         self._ending.hand_over(partial(loop.call_soon_threadsafe, self.exit))
 
@@ -357,9 +359,10 @@ class Viewer(App[None]):
         while not worker.is_cancelled and not self._stop_following.is_set():
             found = self.loader.refresh()
             before, state = state, self.loader.state
-            if found or state != before:
+            loss = self.loader.loss
+            if found or loss or state != before:
                 self.steps.post_message(TraceGrew())
-            if state == "closed":
+            if loss or state == "closed":
                 self.is_following = False
                 return
             self._stop_following.wait(FOLLOW_INTERVAL)

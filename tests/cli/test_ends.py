@@ -52,3 +52,56 @@ def test_closed_streams_are_no_crash(trace: Path, closed: str, command: str) -> 
     assert done.returncode == 0
     assert "Traceback" not in done.stderr
     assert ("accept length" in done.stdout) is (">&-" not in closed.replace("2>&-", ""))
+
+
+_IMPATIENT = """
+import atexit, os, signal, sys
+
+def interrupt():
+    os.kill(os.getpid(), signal.SIGINT)
+
+class Impatient:
+    def find_spec(self, name, path=None, target=None):
+        if name == when:
+            interrupt()
+
+when = sys.argv.pop(1)
+sys.meta_path.insert(0, Impatient())
+if when == "the end":
+    atexit.register(interrupt)
+from spectrace.__main__ import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("when", ["spectrace.cli", "spectrace.cli.stats", "the end"])
+def test_ctrl_c_is_silent_at_any_time(trace: Path, when: str) -> None:
+    """While modules are loaded, while the command runs, and when it is done."""
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPATIENT, when, "stats", "run.spectrace"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 130
+    assert done.stderr.strip() == ""
+    assert ("accept length" in done.stdout) is (when == "the end")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
+@pytest.mark.parametrize(
+    "arguments", [["view", "--plain"], ["stats"], ["steps", "--limit", "1"], ["view", "--keys"]]
+)
+def test_a_full_device_is_one_sentence(trace: Path, arguments: list[str]) -> None:
+    """What could not be written is not tried once more at the end."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >/dev/full', "sh", *PROGRAM, *arguments, "run.spectrace"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    told = [line for line in done.stderr.splitlines() if "No space left" in line or "Exception" in line]
+    assert told == ["spectrace: No space left on device"]

@@ -118,6 +118,24 @@ def test_a_picture_of_any_screen_is_saved_without_a_terminal(
     assert run("view", "run.spectrace", "--screenshot", "nowhere/out.svg").code == 2
 
 
+@pytest.mark.parametrize("size", ["²", "-1", "0", "501", "9" * 5000, "\x1b[31m", "٣"])
+def test_a_size_that_cannot_be_drawn_is_refused_in_words(
+    trace: Path, run: Run, monkeypatch: pytest.MonkeyPatch, size: str
+) -> None:
+    """Each variable by its name; what is printed may be wider than a picture."""
+    for name in ("COLUMNS", "LINES"):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, size)
+            found = run("view", "run.spectrace", "--screenshot", "out.svg")
+            assert found.code == 2
+            assert found.err.startswith(f"spectrace: {name} is ")
+            assert found.err.rstrip("\n").isprintable()
+            assert not Path("out.svg").exists()
+    monkeypatch.setenv("COLUMNS", size)
+    found = run("view", "run.spectrace", "--plain")
+    assert found.code == (0 if size == "501" else 2)
+
+
 def test_the_keys_are_printed_with_a_readers_own(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

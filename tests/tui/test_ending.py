@@ -57,6 +57,14 @@ def _modes(session: Session) -> tuple[bool, bool, bool]:
     )
 
 
+def _until_raw(session: Session) -> None:
+    """Waits until the viewer has the terminal again."""
+    deadline = time.monotonic() + PATIENCE
+    while any(_modes(session)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert not any(_modes(session))
+
+
 @pytest.mark.parametrize("options", [(), ("--stock-driver",)])
 def test_a_terminal_that_closes_while_it_is_drawn_on_ends_the_viewer(
     trace: Path, options: tuple[str, ...]
@@ -91,7 +99,7 @@ def test_a_terminal_that_closes_ends_a_stopped_viewer(trace: Path) -> None:
     assert os.waitstatus_to_exitcode(_changed(session.pid)) == 128 + signal.SIGHUP
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_gives_the_terminal_back_and_is_the_exit_code(trace: Path, number: signal.Signals) -> None:
     """128 + its number, as shells say it; the modes are those before the first paint."""
     with Session(trace) as session:
@@ -103,14 +111,68 @@ def test_a_signal_gives_the_terminal_back_and_is_the_exit_code(trace: Path, numb
         assert _modes(session) == before == (True, True, True)
 
 
-def test_a_signal_before_the_app_is_up_gives_the_terminal_back(trace: Path) -> None:
+@pytest.mark.parametrize("options", [(), ("--stock-driver",)])
+def test_more_signals_than_one_end_it_as_the_first_does(trace: Path, options: tuple[str, ...]) -> None:
+    """An impatient Ctrl-C from outside interrupts no end: every mode that was set is taken back."""
+    with Session(trace, *options, size=(200, 24)) as session:
+        _up(session)
+        for number in (signal.SIGINT, signal.SIGINT, signal.SIGTERM, signal.SIGINT):
+            os.kill(session.pid, number)
+        assert session.wait() == 128 + signal.SIGINT
+        assert all(_modes(session))
+        for taken_back in ("\x1b[?1004l", "\x1b[?2004l", "\x1b[<u", "\x1b[?1049l", "\x1b[?25h"):
+            assert taken_back in session.output[-200:]
+        assert "Traceback" not in session.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_before_the_app_is_up_gives_the_terminal_back(trace: Path, number: signal.Signals) -> None:
     """The first paint has changed the modes and the screen already."""
     with Session(trace) as session:
         session.until("step 0/300", "── step 0 ")
-        os.kill(session.pid, signal.SIGTERM)
-        assert session.wait() == 128 + signal.SIGTERM
+        os.kill(session.pid, number)
+        assert session.wait() == 128 + number
         assert all(_modes(session))
         assert "\x1b[?1049l" in session.output[-400:]
+
+
+def test_a_stop_under_the_first_paint_is_left_out(trace: Path) -> None:
+    """The shell would be left with the screen of a viewer that cannot take it back yet."""
+    with Session(trace) as session:
+        session.until("step 0/300", "── step 0 ")
+        for _ in range(100):
+            os.kill(session.pid, signal.SIGTSTP)
+            if os.waitpid(session.pid, os.WNOHANG | os.WUNTRACED)[0]:
+                # It is up by now, and was stopped in order.
+                assert all(_modes(session))
+                break
+            time.sleep(0.01)
+        os.kill(session.pid, signal.SIGCONT)
+        _until_raw(session)
+        session.send("j")
+        session.until("step 1/300", "── step 1 ")
+        session.send("q")
+        assert session.wait() == 0
+        assert all(_modes(session))
+
+
+@pytest.mark.parametrize("options", [(), ("--stock-driver",)])
+def test_a_viewer_that_was_stopped_unasked_goes_on(trace: Path, options: tuple[str, ...]) -> None:
+    """SIGSTOP asks nobody; the screen is taken back once and drawn anew."""
+    with Session(trace, *options) as session:
+        _up(session)
+        os.kill(session.pid, signal.SIGSTOP)
+        assert os.WIFSTOPPED(_changed(session.pid, os.WUNTRACED))
+        before = len(session.output)
+        os.kill(session.pid, signal.SIGCONT)
+        session.send("5g")
+        session.until("step 5/300", "── step 5 ")
+        session.send("q")
+        assert session.wait() == 0
+        assert all(_modes(session))
+        after = session.output[before:]
+        assert after.count("\x1b[?1049h") == 1
+        assert after.count("\x1b[?1049l") == 2
 
 
 @pytest.mark.parametrize("options", [(), ("--stock-driver",)])
@@ -122,10 +184,7 @@ def test_a_stopped_viewer_leaves_the_terminal_to_the_shell(trace: Path, options:
         assert os.WIFSTOPPED(_changed(session.pid, os.WUNTRACED))
         assert all(_modes(session))
         os.kill(session.pid, signal.SIGCONT)
-        deadline = time.monotonic() + PATIENCE
-        while any(_modes(session)) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert not any(_modes(session))
+        _until_raw(session)
         session.send("j")
         session.until("step 2/300", "── step 2 ")
 
@@ -155,9 +214,9 @@ def _viewers(server: int, mark: str) -> list[int]:
 
 
 @pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="finds processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL])
 async def test_a_server_ends_with_its_viewers(trace: Path, number: signal.Signals) -> None:
-    """Soon, with a reader connected who stays; killed as well, where nothing can tell the viewer."""
+    """Soon, though a reader stays connected and it is asked thrice; killed, nothing can tell the viewer."""
     aiohttp = pytest.importorskip("aiohttp")
     pytest.importorskip("textual_serve")
     port = free_port()
@@ -173,7 +232,8 @@ async def test_a_server_ends_with_its_viewers(trace: Path, number: signal.Signal
             reader = await session.ws_connect(f"http://127.0.0.1:{port}/ws?width=80&height=24")
             await received(reader, "step 0/300")
             assert _viewers(server.pid, mark)
-            server.send_signal(number)
+            for _ in range(3):
+                server.send_signal(number)
             begun = time.monotonic()
             while server.poll() is None or _viewers(server.pid, mark):
                 assert time.monotonic() - begun < 10, "aiohttp's own patience is twice that"

@@ -278,3 +278,40 @@ async def test_a_filter_on_an_empty_trace_is_harmless(tmp_path: Path) -> None:
     async with viewing(make_trace(tmp_path / "empty", 0)) as driven:
         await driven.type("&accepted < 2\r/fox\ru")
         assert driven.app.is_running
+
+
+async def test_a_step_that_is_filtered_away_is_said_to_be(trace: Path) -> None:
+    """By its number, by its mark, by the last jump and from a page: the cursor goes to the nearest one."""
+    async with viewing(trace) as driven:
+        await driven.press("5", "G", "m", "a")
+        await driven.type("&final_kind == 'bonus'\r")
+        for keys, words in (
+            (("5", "G"), "step 5 is not listed"),
+            (("apostrophe", "a"), "mark a: step 5 is not listed"),
+        ):
+            await driven.press("G", *keys)
+            assert words in driven.text
+            assert driven.steps.row == 7
+        await driven.press("G")
+        driven.steps.places.jump(6)
+        await driven.press("apostrophe", "apostrophe")
+        assert "step 6 is not listed" in driven.text
+        driven.app.show_steps(9)
+        await driven.settle()
+        assert "step 9 is not listed" in driven.text
+        await driven.press("7", "G")
+        assert "is not listed" not in driven.text
+        await driven.press("u", "apostrophe", "a")
+        assert driven.steps.row == 5
+        assert "is not listed" not in driven.text
+
+
+async def test_what_is_no_letter_is_no_mark(trace: Path) -> None:
+    """It is said, and Esc says nothing."""
+    async with viewing(trace) as driven:
+        await driven.press("m", "1")
+        assert "a mark is a letter" in driven.text
+        assert driven.steps.count == ""
+        await driven.press("m", "escape")
+        assert "a mark" not in driven.text
+        assert driven.steps.places.marks == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,7 @@ def test_lines_of_the_file_replace_the_usual_keys(tmp_path: Path) -> None:
         ("hunt.first = 'x'\nhunt.next = 'x'", "line 2: hunt.first has the key x already"),
         ("\x1b]0;owned\x07", "line 1 is not of the form"),
         (b"\xff\xfe", "is no text"),
+        (b'hunt.first = "f"\n' * 10_000, "is longer than 65,536 bytes"),
     ],
 )
 def test_a_file_that_cannot_be_used_changes_nothing_and_is_named(
@@ -57,6 +59,17 @@ def test_no_file_is_no_fault_and_a_folder_is_one(tmp_path: Path) -> None:
     keys, complaint = own_keys(KEYS, tmp_path)
     assert keys == KEYS
     assert "the keys are the usual ones" in complaint
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_a_pipe_of_this_name_is_not_waited_for(tmp_path: Path) -> None:
+    """Nobody writes into it; a device of it neither ends."""
+    path = tmp_path / "keys.toml"
+    os.mkfifo(path)
+    assert own_keys(KEYS, path) == (KEYS, "keys.toml: is no regular file; the keys are the usual ones")
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    assert own_keys(KEYS, path) == (KEYS, "keys.toml: is no regular file; the keys are the usual ones")
 
 
 def test_every_usual_key_can_be_written_in_the_file() -> None:

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
+from threading import Event
 
 import pytest
+from textual.drivers.linux_driver import LinuxDriver
+from textual.events import Resize
+from textual.geometry import Size
+from textual.messages import InBandWindowResize
 
 from spectrace import TraceWriter
+from spectrace.tui import steady
 from tests.tui.ptys import Session, until_equal
 from tests.tui.traces import made_step, make_trace
 
@@ -160,3 +168,119 @@ def test_following_shows_new_steps_and_says_when_the_writer_died(tmp_path: Path)
     finally:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
+
+
+def _replace(path: Path) -> None:
+    path.unlink()
+    make_trace(path, 3)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (Path.unlink, "the file is gone"),
+        (lambda path: os.truncate(path, 200), "the file is shorter than it was"),
+        (_replace, "another file has its name"),
+    ],
+)
+def test_following_ends_with_the_file(tmp_path: Path, change: Callable[[Path], object], words: str) -> None:
+    """Its writer is dead: nobody will add a step to what is gone, and the reader is told."""
+    path = tmp_path / "run.spectrace"
+    shutil.copy(Path(__file__).parents[2] / "sample_traces" / "killed.spectrace", path)
+    with Session(path, "--follow", size=(120, 24)) as session:
+        session.until("no recorder writes here now", "following")
+        change(path)
+        session.until(f"no longer following: {words}")
+        session.send("g")
+        session.until("step 0/", "── step 0 ")
+        assert "following" not in "\n".join(session.screen.lines)
+
+
+@pytest.mark.parametrize("options", [(), ("--stock-driver",)])
+def test_a_click_in_a_window_without_pixels_is_taken_in_cells(trace: Path, options: tuple[str, ...]) -> None:
+    """A terminal may report its size as 24 lines, 80 columns and no pixels; sizes of nothing as well."""
+    with Session(trace, *options, environ={"SSH_CONNECTION": ""}) as session:
+        session.until("step 0/300", "── step 0 ")
+        session.send("j")
+        session.until("step 1/300")
+        for size in ("24;80;0;0", "24;80;480;0", "0;0;0;0", "24;80;0;0"):
+            session.send(f"\x1b[48;{size}t\x1b[<0;5;6M\x1b[<0;5;6m")
+        session.until("step 2/300", "── step 2 ")
+        session.send("7g")
+        session.until("step 7/300", "── step 7 ")
+
+
+def test_the_sizes_of_the_shell_are_not_those_of_the_terminal(trace: Path) -> None:
+    """Exported COLUMNS and LINES neither shape the screen nor hold it when the window changes."""
+    with (
+        Session(trace, environ={"COLUMNS": "40", "LINES": "²"}) as told,
+        Session(trace) as untold,
+    ):
+        for session in (told, untold):
+            session.until("step 0/300", "── step 0 ")
+            session.send("j")
+            session.until("step 1/300", "── step 1 ")
+            session.resize(100, 30)
+            session.until("step 1/300", r"q quit\Z")
+        until_equal(told, untold)
+
+
+def test_a_terminal_of_an_absurd_size_is_refused_in_words(trace: Path) -> None:
+    """Each cell is kept; the sentence says how the size is put right."""
+    with Session(trace, size=(2001, 10)) as session:
+        assert session.wait() == 1
+        assert "stty cols 80 rows 24" in session.output
+        assert "\x1b[?1049h" not in session.output
+
+
+@pytest.mark.parametrize("options", [(), ("--stock-driver",)])
+def test_a_terminal_that_has_no_other_characters_gets_plain_ones(
+    trace: Path, options: tuple[str, ...]
+) -> None:
+    """Rules and bars are drawn with what there is, cell for cell, and a text is `?` where nothing fits."""
+    environ = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    with Session(trace, *options, environ=environ) as session:
+        session.until("step 0/300", "-- step 0 ")
+        session.send("5g")
+        rows = session.until("step 5/300", "-- step 5 ")
+        assert any("x ????> the" in row for row in rows)
+        session.send("q")
+        assert session.wait() == 0
+        assert session.output.isascii()
+        assert r"\u" not in session.output
+
+
+@pytest.mark.parametrize("driver", ["nosuch", "", "os:path"])
+def test_a_driver_that_the_viewer_does_not_know_is_refused_in_words(trace: Path, driver: str) -> None:
+    """Only the web server's is known."""
+    with Session(trace, environ={"TEXTUAL_DRIVER": driver}, size=(200, 24)) as session:
+        assert session.wait() == 1
+        assert "unset TEXTUAL_DRIVER" in session.output
+
+
+def test_answers_on_their_way_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For half a second after the question, until the last of them is there; else the shell reads them."""
+    waits: list[float] = []
+    monkeypatch.setattr(LinuxDriver, "disable_input", lambda _: None)
+    monkeypatch.setattr(LinuxDriver, "process_message", lambda *_: None)
+    monkeypatch.setattr(LinuxDriver, "_query_in_band_window_resize", lambda _: None)
+    now = 100.0
+    monkeypatch.setattr(steady, "monotonic", lambda: now)
+    driver = object.__new__(steady.SteadyDriver)
+    driver._is_answered = answered = Event()
+    monkeypatch.setattr(answered, "wait", waits.append)
+    driver._query_in_band_window_resize()
+    driver.disable_input()
+    now = 100.375
+    driver.disable_input()
+    now = 500.0
+    driver.disable_input()
+    assert waits == [0.5, 0.125, 0.0]
+    messages = [InBandWindowResize(True, False), Resize(Size(80, 24), Size(80, 24))]
+    for message, is_last in zip(messages, [False, True]):
+        driver.process_message(message)
+        assert answered.is_set() == is_last
+    driver._query_in_band_window_resize()
+    assert not answered.is_set()
+    driver.process_message(InBandWindowResize(False, False))
+    assert answered.is_set()

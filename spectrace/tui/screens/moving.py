@@ -70,7 +70,13 @@ class MovingScreen(AskingScreen):
     def jump_to(self, row: int, word: str = "", *, position: int | None = None) -> None:
         """Goes where it is worth coming back from."""
         self.places.jump(self.row)
-        self.go_to(row, word, position=position)
+        self.go_to(row, ": ".join(filter(None, (word, self._left_out(row)))), position=position)
+
+    def _left_out(self, row: int) -> str:
+        """What is said of a step that the filter leaves out: the cursor goes to the nearest one."""
+        kept = self.listed.filter
+        is_known = kept is not None and (kept.is_done or row < kept.end)
+        return f"step {row:,} is not listed" if is_known and not self.listed.holds(row) else ""
 
     def action_move(self, rows: int) -> None:
         """Next or previous steps."""
@@ -97,7 +103,7 @@ class MovingScreen(AskingScreen):
         if number >= self.loader.total:
             self.jump_to(self.loader.total - 1, f"the last step is {self.loader.total - 1:,}")
         else:
-            self.jump_to(number, "" if self.listed.holds(number) else f"step {number:,} is not listed")
+            self.jump_to(number)
 
     def action_position(self, tokens: int) -> None:
         """Next or previous tokens of the step."""
@@ -127,6 +133,8 @@ class MovingScreen(AskingScreen):
         if what == "set" and letter.isalpha():
             self.places.marks[letter] = self.row
             self.say(f"step {self.row:,} is mark {letter}")
+        elif what == "set" and event.key != "escape":
+            self.say("a mark is a letter")
         elif what == "go" and letter == "'":
             self.jump_to(self.places.last)
         elif what == "go" and letter in self.places.marks:
@@ -142,4 +150,6 @@ class MovingScreen(AskingScreen):
         """Where the newest jump began."""
         self.taken_count()
         row = self.places.back(self.row)
-        self.say("this is where the first jump began") if row is None else self.go_to(row)
+        self.say("this is where the first jump began") if row is None else self.go_to(
+            row, self._left_out(row)
+        )

@@ -36,6 +36,12 @@ DETAIL_DELAY = 0.04
 """Keys that come faster than this, in seconds, draw two lines: the detail pane waits for the last of them."""
 _VIEWS: tuple[TokenView, ...] = ("text", "ids", "both")
 
+_LOSSES = {
+    "gone": "the file is gone",
+    "replaced": "another file has its name",
+    "cut": "the file is shorter than it was",
+}
+
 
 class StepsScreen(HuntingScreen):
     """Reads a trace step by step.
@@ -284,6 +290,10 @@ class StepsScreen(HuntingScreen):
         if self._facts.state != before:
             is_gone = self._facts.state == "unclosed"
             self.word = "the recorder ended without closing" if is_gone else "the recording was closed"
+        loss = self.loader.loss
+        if loss:
+            self.viewer.stop_following()
+            self.word = f"no longer following: {_LOSSES[loss]}, no step will be added"
         self._show_all()
         self.viewer.read_page_again()
         if was_last and self.viewer.is_following:
