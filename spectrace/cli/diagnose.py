@@ -22,7 +22,7 @@ from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.diagnosis.words import words_of
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, progress, shown
-from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
+from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, simulated_lines, wrapped
 from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
@@ -104,6 +104,7 @@ def _head(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         length, rate = number(measured["accept_length"], 2), number(measured["acceptance_rate"].value)
         yield from wrapped("", f"accept length {length}; share of the draft tokens accepted {rate}")
         yield from wrapped("", f"alpha1, the first draft token accepted: {measured['alpha1']}")
+        yield from simulated_lines(trace.run)
 
 
 def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:

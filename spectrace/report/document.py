@@ -11,7 +11,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spectrace.analysis.acceptance import METRICS, accept_length, acceptance_rate, per_position
+from spectrace.analysis.acceptance import (
+    METRICS,
+    SIMULATED_NOTE,
+    accept_length,
+    acceptance_rate,
+    is_simulated,
+    per_position,
+)
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
 from spectrace.analysis.diagnosis.conclusion import causes, nothing_found
@@ -93,6 +100,8 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
             f"acceptance rate {number(acceptance_rate(counts))}, alpha1 {measured['alpha1']}, over "
             f"{number(counts.proposals)} proposals from {number(measured['prompts'])} prompts."
         )
+        if is_simulated(trace.run):
+            yield Text(SIMULATED_NOTE)
     if found.findings:
         first = found.findings[0]
         yield Text(f"Found, {first.strength.value}: {first.id}. {first.summary}")

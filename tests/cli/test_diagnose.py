@@ -162,6 +162,7 @@ def test_every_sample_fits_one_screen(run: Run, path: Path, monkeypatch: pytest.
     assert cleared
     assert others
     assert not set(cleared.split(", ")) & set(others.split(", "))
+    assert "/" not in cleared + others, "an id where words belong"
 
 
 def test_full_says_of_every_cause_why(run: Run, tmp_path: Path) -> None:

@@ -39,13 +39,18 @@ def cleared_of(found: Diagnosis) -> list[Cleared]:
 
 
 def answered(found: Diagnosis) -> tuple[list[str], list[str]]:
-    """What is cleared and what could not be checked, in words; where both would be the same, by id."""
+    """What is cleared and what could not be checked, in words; in both, with the questions in brackets."""
     cleared, others = cleared_of(found), found.not_checked
     both = {words_of(item.id) for item in others} & {words_of(item.id) for item in cleared}
 
     def listed(items: Sequence[Cleared | NotChecked]) -> list[str]:
-        words = (item.id if words_of(item.id) in both else words_of(item.id) for item in items)
-        return list(dict.fromkeys(words))
+        asked: dict[str, dict[str, None]] = {}
+        for item in items:
+            question = item.id.partition("/")[2].replace("-", " ")
+            asked.setdefault(words_of(item.id), {}).update({question: None} if question else {})
+        return [
+            f"{words} ({', '.join(of)})" if of and words in both else words for words, of in asked.items()
+        ]
 
     return listed(cleared), listed(others)
 

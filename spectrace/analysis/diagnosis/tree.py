@@ -106,7 +106,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         if speculation is not None and speculation.tree is not None:
             yield facts.not_recorded("tree", "record the parent of each node", "parents")
         else:
-            yield Cleared(id="tree", summary="proposals are chains")
+            unknown = list(facts.unavailable("tree", "parents"))
+            yield from unknown
+            if not unknown:
+                yield Cleared(id="tree", summary="proposals are chains")
         return
     if tally.broken:
         yield Finding(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from spectrace.analysis.acceptance import is_simulated
 from spectrace.analysis.diagnosis.verdict import Diagnosis
 from spectrace.analysis.intervals import Share
 from spectrace.format.records import Run
@@ -18,7 +19,7 @@ _LOOKUPS = ("ngram", "suffix")
 
 
 def what_now(found: Diagnosis, run: Run, name: str) -> str | None:
-    """One sentence, None where acceptance is good or a finding says more.
+    """One sentence, None where acceptance is good or simulated, or a finding says more.
 
     Args:
         found: of a trace; a small workload is no cause.
@@ -27,7 +28,7 @@ def what_now(found: Diagnosis, run: Run, name: str) -> str | None:
     """
     alpha1 = found.measured["alpha1"]
     is_explained = any(not finding.id.startswith("workload/") for finding in found.findings)
-    if is_explained or not alpha1.trials or alpha1.value >= _WELL:
+    if is_explained or not alpha1.trials or alpha1.value >= _WELL or is_simulated(run):
         return None
     if run.method in _LOOKUPS:
         return _of_a_lookup(alpha1)

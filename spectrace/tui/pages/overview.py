@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spectrace.analysis.acceptance import METRICS, accept_length, per_position
+from spectrace.analysis.acceptance import METRICS, SIMULATED_NOTE, accept_length, is_simulated, per_position
 from spectrace.analysis.diagnosis import Diagnosis
 from spectrace.analysis.diagnosis.conclusion import (
     causes,
@@ -85,9 +85,11 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
     yield from heading("causes", width, is_first=True)
     yield from _findings(facts, width)
     yield from heading("acceptance", width)
+    if facts.counts.proposals and is_simulated(facts.run):
+        yield from paragraph(SIMULATED_NOTE, width, role="warning")
     yield from _metrics(facts.counts, width)
     yield from heading("accept length over the run", width)
-    yield from _course(facts.series, width)
+    yield from _course(facts.series, facts.run, width)
     yield from heading("run", width)
     yield from _run(facts, width)
     yield from heading("not recorded", width)
@@ -159,7 +161,12 @@ def _metrics(counts: Counts, width: int) -> Iterator[PageLine]:
         yield line(Span(f"{len(entries) - _POSITIONS:,} deeper positions: spectrace stats lists them", "dim"))
 
 
-def _course(series: Series, width: int) -> Iterator[PageLine]:
+def _course(series: Series, run: Run, width: int) -> Iterator[PageLine]:
+    unknown = {} if run.capture is None else run.capture.unavailable
+    reason = unknown.get("step") or unknown.get("num_accepted")
+    if reason is not None:
+        yield from paragraph(f"No course: {reason}.", width)
+        return
     cells = [accept_length(cell) for cell in in_cells(series, width)]
     known = [value for value in cells if value is not None]
     if not known:

@@ -88,6 +88,8 @@ class PageScreen(ReadingScreen):
         self.show_place()
 
     def _lay_out(self) -> None:
+        if not self.has_widgets:
+            return
         if self.facts is not None:
             # Two cells are kept for the cursor.
             self._lines = self.page.lines(self.facts[0], max(self.app.size.width - 2, 1))
@@ -105,6 +107,8 @@ class PageScreen(ReadingScreen):
 
     def show_place(self) -> None:
         """What follows every key: title, status, hints."""
+        if not self.has_widgets:  # Drawn as soon as there is a size.
+            return
         width = self.app.size.width
         self._pane("title").show(
             [page_title(self.page.title, self.row if self.page.follows_cursor else None, width)]

@@ -53,15 +53,16 @@ class ReadingScreen(AskingScreen):
 
     def gather(self) -> None:
         """Asks for the facts, on a thread."""
-        row, loader, page = self.row, self.viewer.loader, self.page
+        # Looked up here: on the thread, the screen may have been left and know no app any more.
+        row, viewer, loader, page = self.row, self.viewer, self.viewer.loader, self.page
         self._began, self._total = monotonic(), loader.total
-        total, known = self.viewer.gathered.get(page.id, (-1, None))
+        total, known = viewer.gathered.get(page.id, (-1, None))
         if total == loader.total:
             self.post_message(PageGathered(row, Outcome(known)))
             return
         self.gathering.start(
             lambda stop: page.gather(loader.stoppable(stop), row),
-            lambda outcome: self.viewer.tell(self, PageGathered(row, outcome)),
+            lambda outcome: viewer.tell(self, PageGathered(row, outcome)),
         )
 
     def on_page_gathered(self, message: PageGathered) -> None:

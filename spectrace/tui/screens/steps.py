@@ -6,6 +6,8 @@ Lays the terminal out and hands lines to the widgets. Where the reader is and wh
 
 from __future__ import annotations
 
+from time import monotonic
+
 from textual.app import ComposeResult
 from textual.timer import Timer
 
@@ -30,8 +32,8 @@ from spectrace.tui.summary import (
 from spectrace.tui.widgets.line_list import LineList
 from spectrace.tui.widgets.line_pane import LinePane
 
-DETAIL_DELAY = 0.03
-"""Seconds after the last key before the detail pane follows, so that a held key draws two lines."""
+DETAIL_DELAY = 0.04
+"""Keys that come faster than this, in seconds, draw two lines: the detail pane waits for the last of them."""
 _VIEWS: tuple[TokenView, ...] = ("text", "ids", "both")
 
 
@@ -52,6 +54,7 @@ class StepsScreen(HuntingScreen):
         self._facts: HeaderFacts = loader.facts
         self._scrolls_by_line = scrolls_by_line
         self._detail_timer: Timer | None = None
+        self._moved_at = 0.0
         self._shares: list[float | None] = []
         self._first_word = word
         self._findings: Findings | None = None
@@ -86,10 +89,14 @@ class StepsScreen(HuntingScreen):
         return self.layout_now.list or self.layout_now.detail
 
     def show_detail_soon(self) -> None:
-        """Shows the step when no further key comes at once."""
+        """Shows the step, of keys that come fast the last one's."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
-        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
+        if monotonic() - self._moved_at < DETAIL_DELAY:
+            self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
+        else:
+            self._show_detail()
+        self._moved_at = monotonic()
 
     def show_list(self) -> None:
         """The list has other steps, or more of them, or findings name some of them."""
@@ -312,7 +319,6 @@ class StepsScreen(HuntingScreen):
             return
         self.go_to(self.row, self._facts.problems[0] if self._facts.problems else self._first_word)
         self._show_detail()
+        self.viewer.begin()
         await self.start_taking_keys()
-        self.viewer.is_drawn = True
-        self.refresh()
         self.viewer.count_requests()

@@ -14,7 +14,9 @@ import pytest
 
 from spectrace import Trace
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
-from spectrace.analysis.diagnosis.metrics import mean_of_requests
+from spectrace.analysis.diagnosis.facts import collect
+from spectrace.analysis.diagnosis.metrics import CountTally
+from spectrace.analysis.formulas import mean_accept_length
 from spectrace.format.projections import project
 
 Chain = Callable[..., list[dict[str, Any]]]
@@ -593,8 +595,7 @@ def test_h15_the_map_is_cleared_and_the_form_of_the_states_is_named(
 
 def test_mean_of_requests_weighs_each_request_alike(imported: Callable[..., Trace], chain: Chain) -> None:
     """A long request counts no more than a short one."""
-    from spectrace.analysis.diagnosis.facts import collect
-
-    facts = collect(imported({}, chain([3] * 10, request="a") + chain([1] * 90, request="b")), [])
-    assert mean_of_requests(facts.sample) == pytest.approx(3.0)
+    trace = imported({}, chain([3] * 10, request="a") + chain([1] * 90, request="b"))
+    facts = collect(trace, [CountTally])
+    assert mean_accept_length(facts.of(CountTally).requests) == pytest.approx(3.0)
     assert facts.sample.accept_length == pytest.approx(2.2)
