@@ -72,7 +72,7 @@ KEYS: tuple[Key, ...] = (
         ("move.same_request_back", "comma", "same_request(-1)", "previous step of the same request"),
         ("move.same_request", "full_stop", "same_request(1)", "next step of the same request"),
         ("move.request_back", "left_curly_bracket", "request(-1)", "previous request"),
-        ("move.request", "right_curly_bracket", "request(1)", "next request (:req NAME: that one)"),
+        ("move.request", "right_curly_bracket", "request(1)", "next request (:req NAME or a part: that one)"),
     ),
     *_keys(
         "hunt",
@@ -112,7 +112,7 @@ KEYS: tuple[Key, ...] = (
     ),
     *_keys(
         "view",
-        ("view.open", "enter,ctrl+j", "open", "open the step; elsewhere: the step of this line", "", "open"),
+        ("view.open", "enter,ctrl+j", "open", "open the step; elsewhere: where this line leads", "", "open"),
         ("view.zoom", "z", "zoom", "the step's pane on the whole screen, and back", "zoom"),
         ("view.back", "escape", "back", "one level back; stop what runs", "", "back"),
         ("view.tokens", "t", "toggle_tokens", "tokens as text, ids or both", "tokens", "text/ids"),
