@@ -74,7 +74,15 @@ def test_every_field_of_other_records_has_a_line_in_the_table() -> None:
 def test_a_header_value_of_any_shape_is_no_way_out(rule: Rule) -> None:
     """Where a number or a list belongs, a stranger's recorder may have written text: it does not leave."""
     word = "zq0123456789abcde"
-    for value in (word, [word], {word: word}, [[word]], {"rope_type": word}, {word: {"shape": word}}, (word,)):
+    for value in (
+        word,
+        [word],
+        {word: word},
+        [[word]],
+        {"rope_type": word},
+        {word: {"shape": word}},
+        (word,),
+    ):
         assert word not in repr(rule.value(value))
         assert word not in repr(reduced_run(nested(rule.path, value), frozenset()))
 
@@ -115,7 +123,9 @@ def lines_of(kind: str) -> list[tuple[Rule, str]]:
     """The lines of the table that are about a kind of record, with the path within it."""
     if kind in ("run", "amend", "step"):
         return [(rule, rule.path) for rule in (STEPS if kind == "step" else RUN)]
-    inner = [(rule, rule.path.removeprefix(f"{kind}.")) for rule in OTHERS if rule.path.startswith(f"{kind}.")]
+    inner = [
+        (rule, rule.path.removeprefix(f"{kind}.")) for rule in OTHERS if rule.path.startswith(f"{kind}.")
+    ]
     return [*inner, *((rule, "extra") for rule in OTHERS if rule.path == "*")]
 
 
