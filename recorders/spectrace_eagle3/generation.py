@@ -20,6 +20,7 @@ from spectrace_eagle3.sampling import Sampler
 from spectrace_eagle3.states import states_path
 from spectrace_eagle3.tree import Chain, DynamicTree
 from spectrace_transformers.baseline import Output, compared, token_ns
+from spectrace_transformers.facts import asked_facts
 from spectrace_transformers.loading import be_quiet, encode, load_model, load_tokenizer
 
 NUM_DRAFT_TOKENS = 5
@@ -109,7 +110,7 @@ def generate(
             decoder,
             tokenizer=tokenizer,
             states=states,
-            run=None if control is None else {"control": control},
+            run=asked_facts(max_new_tokens, num_draft_tokens, chat=chat, control=control),
         ) as recorder,
     ):
         for ids in inputs:

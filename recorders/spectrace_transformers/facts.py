@@ -75,6 +75,17 @@ def start_facts(model: Any, boundaries: Sequence[int], *, is_text_captured: bool
     return _without_missing(facts)
 
 
+def asked_facts(
+    max_new_tokens: int, num_draft_tokens: int | None, *, chat: bool, control: str | None
+) -> Facts:
+    """What `spectrace record` was asked for, so that a report can say how the run is made again.
+
+    Paths and prompts are not among it.
+    """
+    flags = {"max_new_tokens": max_new_tokens, "num_draft_tokens": num_draft_tokens, "chat": chat}
+    return _without_missing({"engine": {"flags": flags}, "control": control})
+
+
 def model_facts(model: Any) -> Facts:
     """Size and kind of a model."""
     config = model.config

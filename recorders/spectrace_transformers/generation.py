@@ -19,6 +19,7 @@ import spectrace_transformers
 from spectrace.format.replacing import in_place_of
 from spectrace_transformers.alone import Choices, write_alone
 from spectrace_transformers.baseline import Output, compared, token_ns
+from spectrace_transformers.facts import asked_facts
 from spectrace_transformers.loading import be_quiet, encode, has_tokenizer, load_model, load_tokenizer
 
 
@@ -85,9 +86,10 @@ def generate(
         _fix_proposals(models.draft or models.target, num_draft_tokens)
     options = _sampling(temperature, top_k, top_p) | {"max_new_tokens": max_new_tokens}
     inputs = [encode(models.target, models.tokenizer, prompt, chat=chat) for prompt in prompts]
-    header: dict[str, Any] = {"sampling": {"seed": seed}}
-    if control is not None:
-        header["control"] = control
+    header: dict[str, Any] = {
+        "sampling": {"seed": seed},
+        **asked_facts(max_new_tokens, num_draft_tokens, chat=chat, control=control),
+    }
     if control == NO_DRAFT:
         _generate_alone(out, models, inputs, options, header, on_progress, overwrite=overwrite)
         return

@@ -60,7 +60,10 @@ FLAGS = _words(
     "enable_prefix_caching enable_chunked_prefill async_scheduling kv_cache_dtype block_size page_size "
     "gpu_memory_utilization disable_padded_drafter_batch parallel_drafting norm_before_residual "
     "norm_before_fc fc_norm norm_output from_target dtype quantization cuda_graph use_cuda_graph "
-    "rejection_sample_method draft_sample_method prompt_lookup_max prompt_lookup_min"
+    "rejection_sample_method draft_sample_method prompt_lookup_max prompt_lookup_min max_new_tokens chat "
+    "disable_overlap_schedule disable_radix_cache chunked_prefill_size max_running_requests "
+    "speculative_attention_mode speculative_accept_threshold_single speculative_accept_threshold_acc "
+    "speculative_use_rejection_sampling"
 )
 REPORTED = _words(
     "accept_length acceptance_rate accept_length_without_bonus first_position_accuracy accuracy loss "
@@ -72,7 +75,8 @@ SETTING_WORDS = (
     | _words(
         "auto default linear dynamic yarn longrope llama3 su proportional constant heuristic "
         "heuristic_transient eager sdpa flash_attention_2 flash_attention_3 flex_attention flashinfer "
-        "flash_attn triton fa3 xformers EAGLE EAGLE3 NEXTN STANDALONE NGRAM strict probabilistic"
+        "flash_attn triton fa3 xformers EAGLE EAGLE3 NEXTN STANDALONE NGRAM strict probabilistic "
+        "torch_native prefill decode"
     )
 )
 PUBLISHERS = _words(

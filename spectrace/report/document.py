@@ -27,6 +27,7 @@ from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
 from spectrace.format.figures import number
 from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
+from spectrace.report.command import command_lines
 from spectrace.report.steps import divergent_rows
 from spectrace.report.words import plain_value, settings_text
 
@@ -115,6 +116,14 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
 def _ran(run: Run) -> Iterator[Block]:
     rows = [(name, value) for name, value in _facts(run) if value]
     yield Table(["", ""], rows) if rows else Text("The header says nothing of what ran.")
+    if lines := command_lines(run):
+        yield Text(
+            "Recorded by a command like this one; TARGET, DRAFT, PROMPTS, FILE and the trace's name stand for "
+            "what it does not hold:"
+        )
+        yield Code(lines)
+    else:
+        yield Text("Which command recorded it is not told: it ran in a program of its own.")
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:

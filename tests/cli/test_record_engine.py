@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 
 import spectrace
 import spectrace_demo
+from spectrace.report.command import command_lines
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -232,3 +234,30 @@ def test_predictable_text_is_a_control_of_both_recorders(run: Run) -> None:
         with spectrace.open("run.spectrace") as trace:
             assert trace.run.control == "predictable-text"
             assert len(trace.requests) == 6
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--draft", DRAFT, "--num-draft-tokens", "3", "--temperature", "0.7", "--seed", "5"],
+        ["--prompt-lookup", "3"],
+        ["--early-exit", "1", "--num-draft-tokens", "2"],
+        ["--control", "self-draft", "--num-draft-tokens", "2"],
+        ["--draft", str(spectrace_demo.eagle3_path()), "--tree", "2,3,8"],
+    ],
+)
+def test_the_command_of_a_report_records_the_same(run: Run, arguments: list[str]) -> None:
+    """The command that a report makes of the header, with paths put in, runs the same steps again."""
+    _record(run, *arguments)
+    prompts = Path("prompts.txt")
+    prompts.write_text("\n".join(spectrace_demo.prompts()[:2]) + "\n")
+    with spectrace.open("run.spectrace") as trace:
+        before = [(s.request, s.proposal_ids, s.num_accepted, s.emitted_ids) for s in trace]
+        words = shlex.split("\n".join(command_lines(trace.run)).replace("\\\n", " "))
+    draft = arguments[1] if arguments[0] == "--draft" else ""
+    places = {"TARGET": TARGET, "DRAFT": draft, "PROMPTS": str(prompts), "run.spectrace": "again.spectrace"}
+    assert words[0] == "spectrace"
+    found = run(*(places.get(word, word) for word in words[1:]), "--device", "cpu")
+    assert found.code == 0, found.err
+    with spectrace.open("again.spectrace") as trace:
+        assert [(s.request, s.proposal_ids, s.num_accepted, s.emitted_ids) for s in trace] == before

@@ -83,7 +83,7 @@ _PAIR = {"id": 0, "logprob": 1}
 
 
 def values_at(value: Any, path: str) -> list[Any]:
-    """Everything under a path of the table of redaction: through lists and pairs; `extra`: unknown keys."""
+    """Everything under a path of the redaction table, through lists and pairs; `extra`: unknown keys."""
     if not path:
         return [value]
     if isinstance(value, list):
@@ -249,9 +249,8 @@ def _step(plant: Planter, request: str, number: int, same: int | None) -> dict[s
         "proposal_ids": proposal,
         "draft_logprobs": [-0.5] * size,
         "draft_top": [[[plant.id("draft_top"), plant.float("draft_top")]] for _ in range(size)],
-        "draft_inputs": [
-            {"rms": 1.5, "token_position": 3, word("unknown key of input"): word("unknown value of input")}
-        ],
+        "draft_inputs": [{"rms": 1.5, "token_position": 3,
+                          word("unknown key of input"): word("unknown value of input")}],
         "target_ids": [plant.id("target_ids") for _ in range(size + 1)],
         "target_ranks": [2] * size,
         "target_top": [[[plant.id("target_top"), plant.float("target_top")]] for _ in range(size + 1)],

@@ -1,0 +1,118 @@
+"""The command in a report: made of the header alone, and one that the tools take."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spectrace
+from spectrace.cli import main
+from spectrace.format.headers import load
+from spectrace.format.records import Run
+from spectrace.report.command import command_lines
+from spectrace.report.redaction import reduced_run
+
+RECORD: dict[str, Any] = {
+    "recorder": {"name": "spectrace_eagle3"},
+    "engine": {"name": "spectrace_eagle3", "flags": {"max_new_tokens": 24, "num_draft_tokens": 4}},
+    "method": "eagle3",
+    "target": {"dtype": "float32"},
+    "sampling": {"temperature": 0.5, "top_k": 20, "seed": 3},
+    "speculation": {"num_draft_tokens": 4},
+}
+SGLANG: dict[str, Any] = {
+    "recorder": {"name": "spectrace_sglang"},
+    "engine": {
+        "name": "sglang",
+        "flags": {
+            "speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_eagle_topk": 4,
+            "speculative_num_draft_tokens": 16, "disable_radix_cache": True, "chunked_prefill_size": -1,
+            "disable_overlap_schedule": False, "speculative_token_map": "/home/someone/map.pt",
+        },
+    },
+    "capture": {"mode": "eager"},
+}  # fmt: skip
+
+
+def words(run: dict[str, Any]) -> list[str]:
+    """The command of a header, as a shell would split it."""
+    lines = command_lines(load(Run, run, print))
+    assert all(len(line) < 300 for line in lines)
+    return shlex.split("\n".join(lines).replace("\\\n", " "))
+
+
+def test_record_is_put_together_again() -> None:
+    """What was asked for stands in it as options; of the paths there are names in capitals."""
+    assert words(RECORD) == shlex.split(
+        "spectrace record --target TARGET --draft DRAFT --num-draft-tokens 4 --prompts PROMPTS "
+        "--max-new-tokens 24 --temperature 0.5 --top-k 20 --seed 3 --dtype float32 -o run.spectrace"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fields", "has", "has_not"),
+    [
+        ({"method": "ngram"}, "--prompt-lookup 4", "--draft"),
+        ({"method": "early_exit", "draft": {"num_layers": 2}}, "--early-exit 2", "--draft"),
+        ({"control": "self-draft"}, "--control self-draft", "--draft"),
+        ({"control": "predictable-text"}, "--control predictable-text --draft DRAFT", "--prompts"),
+        ({"speculation": {"tree": {"topk": 8, "depth": 5, "num_nodes": 32}}}, "--tree 8,5,32", "--tree None"),
+        ({"baseline": {"token_ns": 7}}, "--compare-baseline", "--chat"),
+    ],
+)
+def test_each_kind_of_run_has_its_option(fields: dict[str, Any], has: str, has_not: str) -> None:
+    """Prompt lookup, early exit, controls, trees and the comparison."""
+    found = words(RECORD | fields)
+    assert has in " ".join(found)
+    assert has_not not in found
+
+
+def test_sglangs_server_in_its_own_words() -> None:
+    """Switches without a value, settings with theirs, and no path of the machine."""
+    found = " ".join(words(SGLANG))
+    assert found.startswith("SPECTRACE_OUT=traces python -m sglang.launch_server --model-path TARGET")
+    assert "--speculative-eagle-topk 4 --speculative-num-draft-tokens 16 --disable-radix-cache" in found
+    assert "overlap" not in found
+    assert "someone" not in found
+    assert found.endswith("--chunked-prefill-size -1 --disable-cuda-graph")
+
+
+def test_vllms_server_in_its_own_words(sample_traces: Path) -> None:
+    """The configuration of speculation is the JSON that vLLM takes."""
+    with spectrace.open(sample_traces / "vllm-v1-eagle3.spectrace") as trace:
+        found = words(trace.run_mapping)
+    config = json.loads(found[found.index("--speculative-config") + 1])
+    assert config["model"] == "DRAFT"
+    assert (config["method"], config["num_speculative_tokens"]) == ("eagle3", 3)
+    assert "--no-enable-prefix-caching" in found
+
+
+@pytest.mark.parametrize("run", [RECORD, SGLANG, RECORD | {"control": "self-draft", "method": "eagle3"}])
+def test_what_is_redacted_says_the_same_but_for_the_seed(run: dict[str, Any]) -> None:
+    """Every setting that makes the command stays in a pack; the seed would make the text again."""
+    kept = words(reduced_run(run, frozenset()))
+    assert " ".join(kept) == " ".join(words(run)).replace("--seed 3 ", "")
+
+
+def test_a_strangers_settings_are_quoted() -> None:
+    """Whatever a header says, the line is one command with quoted words; what is too long is left out."""
+    evil = "x; rm -rf ~ `id` $(id) \n"
+    flags = {"max_new_tokens": evil, "num_draft_tokens": "y" * 500}
+    found = words(RECORD | {"engine": {"flags": flags}, "control": "'; id '"})
+    assert evil in found
+    assert "'; id '" in found
+    assert not any("yyy" in word for word in found)
+
+
+def test_nothing_is_made_up(tmp_path: Path) -> None:
+    """A program that recorded itself, and an empty header, have no command; the report says so."""
+    assert command_lines(Run()) == []
+    assert words({**RECORD, "engine": {"flags": {}}}) == []
+    out = tmp_path / "a.md"
+    path = Path(__file__).parents[2] / "sample_traces/minimal-v1.spectrace"
+    assert main(["report", str(path), "-o", str(out)]) == 0
+    assert "Which command recorded it is not told" in out.read_text()
