@@ -9,6 +9,7 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from statistics import median
@@ -19,7 +20,7 @@ from viewers import Program
 
 REPEAT_RATE = 1 / 30
 """Seconds between two keys of a held one."""
-HELD_KEYS = 60
+HELD_KEYS = 45
 SLOW_LINE = 1e6
 """Bits per second."""
 IDLE_SECONDS = 10.0
@@ -72,8 +73,11 @@ class Bench:
 
     def attempt(self, run: Callable[[Program], None], program: Program) -> None:
         """One run; a program that does not do what is waited for leaves a sentence and no value."""
+        begun = time.perf_counter()
         try:
             run(program)
+            took = time.perf_counter() - begun
+            print(f"    {took:5.1f} s  {run.__name__}, {program.name}", file=sys.stderr, flush=True)
         except TimeoutError as error:
             self.failures.append(f"{program.name}, {run.__name__}: {str(error).splitlines()[0]}")
             print(f"!!! {program.name}, {run.__name__}: {error}", file=sys.stderr, flush=True)
@@ -112,7 +116,8 @@ class Bench:
                 _to_start(program, terminal)
                 self.keys(program, terminal, "120x40")
                 self._held(program, terminal)
-                self._jumps(program, terminal)
+                end = terminal.press(*program.end, quiet=program.quiet)
+                add(program.name, "end", end.seen)
             add(program.name, "anonymous", anonymous_mb(terminal.pid))
             add(program.name, "resident", memory_mb(terminal.pid, "VmHWM"))
             if program.search[0]:
@@ -156,14 +161,8 @@ class Bench:
             program.name, f"{what} kbit/s", held.num_bytes * 8e-3 / (HELD_KEYS * REPEAT_RATE + lag)
         )
 
-    def _jumps(self, program: Program, terminal: Terminal) -> None:
-        for _ in range(2):
-            end = terminal.press(*program.end, quiet=program.quiet)
-            start = terminal.press(*program.start, quiet=program.quiet)
-            self.samples.add(program.name, "end", end.seen)
-            self.samples.add(program.name, "start", start.seen)
-
     def _search(self, program: Program, terminal: Terminal) -> None:
+        _to_start(program, terminal)
         for keys in program.before_search:
             terminal.press(keys, quiet=max(0.3, program.quiet))
         found = terminal.press(*program.search, quiet=program.quiet, longest=60)
@@ -253,7 +252,7 @@ class Bench:
             terminal.press("5000000G", quiet=0.6)
             for _ in range(cycles):
                 for key in NAVIGATION:
-                    reaction = terminal.press(key, quiet=0.12)
+                    reaction = terminal.press(key, quiet=0.1)
                     self.samples.add(program.name, f"key {key}", reaction.last)
             self._held(program, terminal, "held")
             self.samples.add(program.name, "anonymous", anonymous_mb(terminal.pid))

@@ -41,9 +41,9 @@ class Program:
     before_search: tuple[str, ...] = ()
     search: tuple[str, str] = ("", "")
     """The last keys of a search for the needle, and what shows that it was found."""
-    quiet: float = 0.15
+    quiet: float = 0.1
     """Seconds without a byte after which a key is done with."""
-    presses: int = 20
+    presses: int = 10
     """Of each key, in one round."""
     version_of: str = ""
     """Its distribution, or the option that prints its version."""
@@ -130,7 +130,7 @@ def peers(lines: Path, rows: int, fewer_lines: Path, fewer: int) -> list[Program
             before_search=("/", "needle"),
             search=("<Down>", found),
             quiet=0.3,
-            presses=5,
+            presses=3,
             version_of="--version",
         ),
     ]
@@ -146,10 +146,10 @@ def visidata(lines: Path, name: str, rows: int) -> Program:
         first_key=("G", r"\A(?![\s\S]*\n *0 +#)[\s\S]*req-"),
         start=("gg", "^ *0 "),
         end=("G", "go-bottom"),
-        before_search=("gg", "l"),
+        before_search=("l",),
         search=("/needle<Enter>", "req-needle"),
         quiet=0.6,
-        presses=4,
+        presses=2,
         version_of="--version",
     )
 
