@@ -118,8 +118,8 @@ def _ran(run: Run) -> Iterator[Block]:
     yield Table(["", ""], rows) if rows else Text("The header says nothing of what ran.")
     if lines := command_lines(run):
         yield Text(
-            "Recorded by a command like this one; TARGET, DRAFT, PROMPTS, FILE and the trace's name stand for "
-            "what it does not hold:"
+            "Recorded by a command like this one; TARGET, DRAFT, PROMPTS, FILE and the trace's name stand "
+            "for what it does not hold:"
         )
         yield Code(lines)
     else:

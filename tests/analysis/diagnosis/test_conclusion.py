@@ -8,6 +8,7 @@ import pytest
 
 import spectrace
 from spectrace.analysis.diagnosis.conclusion import answered, causes, nothing_found, telling
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding
 from spectrace.analysis.diagnosis.what_now import what_now
 
 
