@@ -201,10 +201,10 @@ class Viewer(App[None]):
     def open_place(self, line: PageLine) -> None:
         """Goes where a line of a page leads: to its step, and there to a page."""
         self.show_steps()
-        if line.row is not None and not self.steps.listed.holds(line.row):
-            self.steps.say(f"step {line.row:,} is not listed: u undoes the filter")
-            return
         if line.row is not None:
+            if missing := self.steps.left_out(line.row):
+                self.steps.say(missing)
+                return
             self.steps.jump_to(line.row, line.word, position=line.position)
         if line.page:
             self.open_page(line.page, line.word)

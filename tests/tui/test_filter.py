@@ -15,6 +15,7 @@ from spectrace.tui.hunt import Hunt
 from spectrace.tui.listed import Filter, Listed
 from spectrace.tui.loader import Loader
 from spectrace.tui.needles import AllBut, ExpressionNeedle, TextNeedle, Within, needle_for
+from spectrace.tui.pages.page import PageLine
 from tests.tui.driving import viewing
 from tests.tui.traces import WORDS, made_step, make_trace
 
@@ -296,7 +297,7 @@ async def test_a_step_that_is_filtered_away_is_said_to_be(trace: Path) -> None:
         driven.steps.places.jump(6)
         await driven.press("apostrophe", "apostrophe")
         assert "step 6 is not listed" in driven.text
-        driven.app.show_steps(9)
+        driven.app.open_place(PageLine([], row=9))
         await driven.settle()
         assert "step 9 is not listed" in driven.text
         await driven.press("7", "G")

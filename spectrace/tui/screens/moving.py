@@ -70,13 +70,17 @@ class MovingScreen(AskingScreen):
     def jump_to(self, row: int, word: str = "", *, position: int | None = None) -> None:
         """Goes where it is worth coming back from."""
         self.places.jump(self.row)
-        self.go_to(row, ": ".join(filter(None, (word, self._left_out(row)))), position=position)
+        self.go_to(row, ": ".join(filter(None, (word, self.left_out(row)))), position=position)
 
-    def _left_out(self, row: int) -> str:
-        """What is said of a step that the filter leaves out: the cursor goes to the nearest one."""
+    def left_out(self, row: int) -> str:
+        """What is said of a step that the filter leaves out, "" of one that is listed."""
         kept = self.listed.filter
         is_known = kept is not None and (kept.is_done or row < kept.end)
-        return f"step {row:,} is not listed" if is_known and not self.listed.holds(row) else ""
+        return (
+            f"step {row:,} is not listed: u undoes the filter"
+            if is_known and not self.listed.holds(row)
+            else ""
+        )
 
     def action_move(self, rows: int) -> None:
         """Next or previous steps."""
@@ -150,6 +154,4 @@ class MovingScreen(AskingScreen):
         """Where the newest jump began."""
         self.taken_count()
         row = self.places.back(self.row)
-        self.say("this is where the first jump began") if row is None else self.go_to(
-            row, self._left_out(row)
-        )
+        self.say("this is where the first jump began") if row is None else self.go_to(row, self.left_out(row))
