@@ -24,9 +24,9 @@ demo: $(VENV)/.engine  ## record a real run of the bundled tiny models and show 
 test: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest $(ARGS)
 
-# Seven minutes on two cores, twice that on busy ones; 3.1 GB, built once with Python 3.11.
-test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM on a CPU, both runners
-	build/engines/bin/python -m pytest tests/recorders/vllm $(ARGS)
+# Twenty minutes on two cores, twice that on busy ones; 3.1 GB, built once with Python 3.11.
+test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM, both runners, and SGLang
+	build/engines/bin/python -m pytest tests/recorders/vllm tests/recorders/sglang $(ARGS)
 
 check: lint types contracts  ## every check that runs no test
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spectrace_serving.outbox import Guard, Outbox
 from spectrace_serving.reduction import add_draft, add_inputs
-from spectrace_transformers.reduction import Workspace
+from spectrace_transformers.reduction import Pack, Workspace
 
 
 class DraftWatch:
@@ -35,9 +35,11 @@ class DraftWatch:
         self._first: Callable[[], Tensor | None] | None = None
         self._forget()
         self._handles: list[Any] = []
-        head = getattr(model, "logits_processor", None)
-        if isinstance(head, torch.nn.Module):
-            self._handles.append(head.register_forward_hook(self._said))
+        for holder in (model, getattr(model, "model", None)):  # MTP layers keep it one level down
+            head = getattr(holder, "logits_processor", None)
+            if isinstance(head, torch.nn.Module):
+                self._handles.append(head.register_forward_hook(self._said))
+                break
         if is_full:
             self._handles.append(model.register_forward_pre_hook(self._read, with_kwargs=True))
 
@@ -75,16 +77,23 @@ class DraftWatch:
             Whether the draft's logits were seen.
         """
         self._first = None
-        logits = [rows for rows in self._logits if rows.shape[0] == self._batch]
-        if logits and len(logits) == len(self._logits):
+        logits = self._by_depth(proposal.shape[1])
+        if logits:
             wanted = proposal[:, : len(logits)]
             pack.reduce("draft", add_draft, self._workspace, logits, wanted, raw_of, is_greedy, self._is_full)
         if self._positions:
-            pack.add("draft_positions", torch.stack(self._positions))  # [K, B]
+            pack.reduce("draft positions", _add_positions, self._positions)
         if self._inputs:
             pack.reduce("draft inputs", add_inputs, self._inputs)
         self._forget()
         return bool(logits)
+
+    def _by_depth(self, num_drafted: int) -> list[Tensor]:
+        """Per depth [B, V]; empty where something else passed than one draft of this batch."""
+        seen, sizes = self._logits, [rows.shape[0] for rows in self._logits]
+        if sizes == [self._batch * num_drafted] and num_drafted > 1:  # parallel drafting: one forward for all
+            return list(seen[0].view(self._batch, num_drafted, -1).unbind(1))
+        return seen if all(size == self._batch for size in sizes) else []
 
     # --- hooks ---
 
@@ -101,12 +110,19 @@ class DraftWatch:
         positions, hidden = kwargs.get("positions"), kwargs.get("hidden_states")
         if not isinstance(positions, Tensor) or positions.dim() != 1:
             return
-        at: Tensor | slice = slice(0, self._batch)
-        if not self._positions:
-            found = self._first()
-            if found is None:
-                return
+        if self._positions:  # a row per request
+            self._positions.append(positions[: self._batch].clone())
+            if isinstance(hidden, Tensor):
+                self._inputs.append(hidden[: self._batch].clone())
+            return
+        found = self._first()
+        if found is not None:
             at = found[: self._batch]
-        self._positions.append(positions[at].to(torch.int64, copy=True))
-        if isinstance(hidden, Tensor):
-            self._inputs.append(hidden[at].clone())
+            self._positions.append(positions.index_select(0, at))
+            if isinstance(hidden, Tensor):
+                self._inputs.append(hidden.index_select(0, at))
+
+
+def _add_positions(pack: Pack, positions: list[Tensor]) -> None:
+    """Where each forward of the draft stood: per depth [B]."""
+    pack.add("draft_positions", torch.stack(positions))  # [K, B]

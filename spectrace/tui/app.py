@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectrace.errors import UsageError
+from spectrace.errors import UsageError, ViewerFault
 from spectrace.format.reader import Trace
 from spectrace.format.text import visible
 from spectrace.tui.ending import GRACE, Ending, end_within
@@ -46,6 +46,7 @@ def run(
 
     Raises:
         UsageError: this is no terminal that a screen can be drawn on, or there is no such screen.
+        ViewerFault: the viewer ended by a fault of its own.
     """
     if not is_served(os.environ):
         _check_terminal()
@@ -76,6 +77,8 @@ def run(
             viewer.run(mouse=terminal.has_mouse)
     finally:
         ending.close()
+    if viewer.fault:
+        raise ViewerFault(viewer.fault)
 
 
 def starting_row(loader: Loader, *, at: int | None, first: bool = False, follow: bool = False) -> int:
@@ -108,6 +111,7 @@ def screenshot(
     Raises:
         UsageError: there is no such screen.
         OSError: the file cannot be written.
+        ViewerFault: the viewer ended by a fault of its own.
     """
     check_screen(screen)
     from spectrace.tui.viewer import Viewer
@@ -123,6 +127,8 @@ def screenshot(
         viewer.exit()
 
     viewer.run(headless=True, size=size, auto_pilot=draw)
+    if viewer.fault:
+        raise ViewerFault(viewer.fault)
     out.write_text("".join(pictures), encoding="utf-8")
 
 

@@ -25,9 +25,13 @@ if "--stock-driver" in sys.argv:
     # The rest as for a slow line, so that both can be compared.
     choose = viewer.driver_class
     viewer.driver_class = lambda **_: choose(is_frugal=False)
+if "--faulty" in sys.argv:
+    # Ctrl-L is a fault of the viewer's own.
+    viewer.Viewer.redraw = lambda _: 1 / 0
 try:
     with spectrace.open(sys.argv[1]) as trace:
-        run(trace, follow="--follow" in sys.argv)
+        screen = next((option[9:] for option in sys.argv if option.startswith("--screen=")), "")
+        run(trace, screen=screen, follow="--follow" in sys.argv)
 except spectrace.SpectraceError as error:
     sys.exit(str(error))
 """

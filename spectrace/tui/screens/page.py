@@ -1,23 +1,20 @@
 """The screen that shows any page: its lines, a cursor on one of them, search, the way to a step.
 
-What the lines say is made in `pages`; the slow part runs beside the viewer and may be given up.
+What the lines say is made in `pages`; what they are made of is read in `reading`.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
 
 from spectrace.format.text import visible
-from spectrace.tui.background import Background, Outcome
 from spectrace.tui.keys import Key
-from spectrace.tui.messages import LineClicked, PageGathered
+from spectrace.tui.messages import LineClicked
 from spectrace.tui.pages.page import Page, PageLine
-from spectrace.tui.screens.asking import AskingScreen
+from spectrace.tui.screens.reading import ReadingScreen
 from spectrace.tui.spans import Line, Span, clip_line, text_of
-from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line
+from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line, typed_room
 from spectrace.tui.widgets.line_list import LineList
 from spectrace.tui.widgets.line_pane import LinePane
 
@@ -28,26 +25,28 @@ _AT_ONCE = ("view.back", "system.leave", "system.quit", "system.interrupt", "scr
 """Keys that do not wait until there are lines."""
 
 
-class PageScreen(AskingScreen):
+def _leads(line: PageLine) -> bool:
+    return line.row is not None or bool(line.page)
+
+
+class PageScreen(ReadingScreen):
     """One page.
 
     Args:
         page: what is shown.
         row: the step under the cursor.
         scrolls_by_line: see `LineList`.
+        word: what is to be said first.
     """
 
-    def __init__(self, page: Page, row: int, *, scrolls_by_line: bool) -> None:
-        super().__init__()
-        self.page = page
-        self.row = row
+    def __init__(self, page: Page, row: int, *, scrolls_by_line: bool, word: str = "") -> None:
+        super().__init__(page, row)
+        self.word = word
         self.needle = ""
-        self.error = ""
         self._scrolls_by_line = scrolls_by_line
         self._lines: list[PageLine] = []
-        self._facts: tuple[Any] | None = None
-        """What was gathered, None before."""
-        self.gathering = Background()
+        self._is_on_token = False
+        """The cursor stood on a token of the step that was left, and goes to one of the next."""
 
     def compose(self) -> ComposeResult:
         """Title, lines, status, hints."""
@@ -64,36 +63,16 @@ class PageScreen(AskingScreen):
     def _pane(self, name: str) -> LinePane:
         return self.query_one(f"#{name}", LinePane)
 
-    @property
-    def is_reading(self) -> bool:
-        """Nothing is known to show yet, or something newer is on its way."""
-        return self.gathering.is_running or (self._facts is None and not self.error)
-
     # --- facts ---
 
-    def gather(self) -> None:
-        """Asks for the facts, on a thread."""
-        row, loader, page = self.row, self.viewer.loader, self.page
-        total, known = self.viewer.gathered.get(page.id, (-1, None))
-        if total == loader.total:
-            self.post_message(PageGathered(row, Outcome(known)))
-            return
-        self.gathering.start(
-            lambda stop: page.gather(loader.stoppable(stop), row),
-            lambda outcome: self.viewer.tell(self, PageGathered(row, outcome)),
-        )
-
-    def on_page_gathered(self, message: PageGathered) -> None:
-        """The facts are there, or a sentence says why not."""
-        if message.row != self.row and self.page.follows_cursor:
-            return
-        self.error = message.outcome.error
-        self._facts = None if self.error else (message.outcome.value,)
-        if self._facts is not None and not self.page.follows_cursor:
-            self.viewer.gathered[self.page.id] = (self.viewer.loader.total, self._facts[0])
+    def show_facts(self) -> None:
+        """There are lines, or a sentence that says why not."""
         self._lay_out()
         if self._early is not None:
             self.call_after_refresh(self._begin)
+        elif self._is_on_token:
+            self.lines.set_cursor(self._first_place())
+        self._is_on_token = False
         self.show_place()
 
     def follow_cursor(self, row: int, word: str) -> None:
@@ -102,14 +81,18 @@ class PageScreen(AskingScreen):
             return
         self.word = word
         if row != self.row:
+            here = self._lines[self.lines.cursor] if self._lines else PageLine([])
+            self._is_on_token = here.position is not None
             self.row = row
             self.gather()
         self.show_place()
 
     def _lay_out(self) -> None:
-        if self._facts is not None:
+        if not self.has_widgets:
+            return
+        if self.facts is not None:
             # Two cells are kept for the cursor.
-            self._lines = self.page.lines(self._facts[0], max(self.app.size.width - 2, 1))
+            self._lines = self.page.lines(self.facts[0], max(self.app.size.width - 2, 1))
         elif self.error:
             self._lines = [PageLine([Span(self.error, "warning")])]
         self.lines.set_total(len(self._lines))
@@ -124,6 +107,8 @@ class PageScreen(AskingScreen):
 
     def show_place(self) -> None:
         """What follows every key: title, status, hints."""
+        if not self.has_widgets:  # Drawn as soon as there is a size.
+            return
         width = self.app.size.width
         self._pane("title").show(
             [page_title(self.page.title, self.row if self.page.follows_cursor else None, width)]
@@ -133,7 +118,8 @@ class PageScreen(AskingScreen):
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
         words = [self._search_words()]
-        words += ["reading… (Esc stops)" if self.gathering.is_running else ""]
+        is_new = self.facts is None or self.page.follows_cursor
+        words += ["reading… (Esc stops)" if self.gathering.is_running and is_new else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
         self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
@@ -186,13 +172,21 @@ class PageScreen(AskingScreen):
         self._put_cursor(count - 1 if count else line % max(len(self._lines), 1))
 
     def action_open(self) -> None:
-        """The step of the line, in the list of steps."""
+        """Where the line leads: a step in the list, or the page that shows more."""
         self.taken_count()
         line = self._lines[self.lines.cursor] if self._lines else None
-        if line is None or line.row is None:
-            self.say("no step belongs to this line")
+        if line is None or not _leads(line):
+            self.say(f"this line leads nowhere: {self._way_on()}")
         else:
-            self.viewer.show_steps(line.row, line.position)
+            self.viewer.open_place(line)
+
+    def _way_on(self) -> str:
+        """What can be done where a line leads nowhere."""
+        leading = [at for at, line in enumerate(self._lines) if _leads(line)]
+        if not leading:
+            return "S shows the steps"
+        nearest = min(leading, key=lambda at: abs(at - self.lines.cursor))
+        return f"line {nearest + 1:,} does ({nearest + 1}g)"
 
     def action_finding(self, direction: int) -> None:
         """The step of the next finding, in the list of steps; the one under its cursor counts."""
@@ -272,7 +266,8 @@ class PageScreen(AskingScreen):
             return ""
         found = self._matches()
         place = sum(index <= self.lines.cursor for index in found)
-        return f"/{visible(self.needle, limit=24)}: {f'{place} of {len(found)}' if found else 'no match'}"
+        shown = visible(self.needle, limit=typed_room(self.app.size.width))
+        return f"/{shown}: {f'{place} of {len(found)}' if found else 'no match'}"
 
     # --- what leads to the steps ---
 
@@ -299,7 +294,7 @@ class PageScreen(AskingScreen):
 
     async def on_resize(self) -> None:
         """Lays the lines out for this size."""
-        if self._facts is None and not self.error and not self.gathering.is_running:
+        if self.facts is None and not self.error and not self.gathering.is_running:
             self.gather()
         self._lay_out()
         self.show_place()
@@ -307,10 +302,23 @@ class PageScreen(AskingScreen):
     async def _begin(self) -> None:
         """There are lines to move in."""
         if self._early is not None:
-            # The first line that leads somewhere. The list may not know its height yet: title, status and
-            # hints take a line each.
             if self.viewer.screen is self:
-                first = next((i for i, line in enumerate(self._lines) if line.row is not None), 0)
-                self.lines.set_cursor(first if first < self.app.size.height - 3 else 0)
+                self.lines.set_cursor(self._first_place())
                 self.show_place()
             await self.start_taking_keys()
+
+    def _first_place(self) -> int:
+        """The line of the token under the cursor of the steps, else the first line that leads somewhere.
+
+        The first lines stay in view: a line that is not among them is not gone to.
+        """
+        # The list may not know its height yet: title, status and hints take a line each.
+        seen = list(enumerate(self._lines[: max(self.app.size.height - 3, 1)]))
+        place = self.row, self.viewer.steps.position
+        own = [at for at, line in seen if self.page.follows_cursor and (line.row, line.position) == place]
+        leading = [at for at, line in seen if _leads(line)]
+        return next(iter([*own, *leading]), self._first_text())
+
+    def _first_text(self) -> int:
+        """The first line, or the one below it where it is a rule."""
+        return int(len(self._lines) > 1 and text_of(self._lines[0].spans).startswith("──"))

@@ -11,6 +11,7 @@ from time import monotonic
 from textual.app import ComposeResult
 from textual.timer import Timer
 
+from spectrace.tui.findings import Findings
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
@@ -56,6 +57,8 @@ class StepsScreen(HuntingScreen):
         self._moved_at = 0.0
         self._shares: list[float | None] = []
         self._first_word = word
+        self._findings: Findings | None = None
+        """What is marked in the list."""
 
     def compose(self) -> ComposeResult:
         """Header, minimap, column names, list, detail, status, hints."""
@@ -96,16 +99,35 @@ class StepsScreen(HuntingScreen):
         self._moved_at = monotonic()
 
     def show_list(self) -> None:
-        """The list has other steps, or more of them."""
-        self.steps.set_total(len(self.listed))
+        """The list has other steps, or more of them, or findings name some of them."""
+        self._findings = self.viewer.findings
+        self.steps.set_total(len(self.listed) or len(self._nothing_lines()))
         self.steps.redraw()
 
     # --- lines ---
 
+    def _nothing_lines(self) -> list[Line]:
+        """What the list says where a filter keeps nothing."""
+        kept = self.listed.filter
+        if kept is None or not self.loader.total:
+            return []
+        return nothing_listed_lines(self.app.size.width, is_scanning=not kept.is_done)
+
     def _list_line(self, index: int, is_cursor: bool) -> Line:
+        if not len(self.listed):
+            return self._nothing_lines()[index]
         row = self.listed.row_at(index)
         step, states = self.loader.states(row)
-        return step_line(row, step, states, self.loader, self._columns, view=self.view, is_cursor=is_cursor)
+        return step_line(
+            row,
+            step,
+            states,
+            self.loader,
+            self._columns,
+            view=self.view,
+            is_cursor=is_cursor,
+            is_named=self._findings is not None and row in self._findings.rows,
+        )
 
     def _lay_out(self) -> None:
         """Shares out the lines of the terminal, and what hangs on the width."""
@@ -140,9 +162,13 @@ class StepsScreen(HuntingScreen):
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
         self._pane("hints").show([hint_line(width, self.viewer.keys)])
-        place = place_text(self.row, total, self.position, self.num_tokens)
         words = self.words()
-        words += ["following" if self.viewer.is_following else ""]
+        here = self.row if len(self.listed) else None
+        is_tight = width < 60 and any(words)
+        place = place_text(here, total, self.position, 0 if is_tight else self.num_tokens)
+        if self.viewer.is_following:
+            is_last = self.listed.index_of(self.row) >= len(self.listed) - 1
+            words.append("following" if is_last else "following, held here: G goes on")
         words += ["" if self.view == "text" else {"ids": "token ids", "both": "ids and text"}[self.view]]
         self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
 
@@ -154,11 +180,18 @@ class StepsScreen(HuntingScreen):
         if not self.loader.total:
             lines = empty_lines(self._facts, width)
         elif not len(self.listed):
-            lines = nothing_listed_lines(width)
+            lines = [] if self.layout_now.list else self._nothing_lines()
         else:
             step, states = self.loader.states(self.row)
             lines = detail_lines(
-                self.row, step, states, self.loader, position=self.position, width=width, height=height
+                self.row,
+                step,
+                states,
+                self.loader,
+                position=self.position,
+                width=width,
+                height=height,
+                wrong=() if self._findings is None else self._findings.wrong_in(self.row),
             )
         self._pane("detail").show(lines)
 
@@ -252,6 +285,7 @@ class StepsScreen(HuntingScreen):
             is_gone = self._facts.state == "unclosed"
             self.word = "the recorder ended without closing" if is_gone else "the recording was closed"
         self._show_all()
+        self.viewer.read_page_again()
         if was_last and self.viewer.is_following:
             self.go_to(self.loader.total - 1, self.word)
 
@@ -261,6 +295,12 @@ class StepsScreen(HuntingScreen):
         self._pane("header").show([header_line(self._facts, self.app.size.width)])
 
     # --- what Textual tells ---
+
+    def on_screen_resume(self) -> None:
+        """The screen above may have asked for the findings."""
+        if self._early is None and self.viewer.findings != self._findings:
+            self.show_list()
+            self.show_detail_soon()
 
     def on_line_clicked(self, message: LineClicked) -> None:
         """The mouse points at a step."""
@@ -279,7 +319,6 @@ class StepsScreen(HuntingScreen):
             return
         self.go_to(self.row, self._facts.problems[0] if self._facts.problems else self._first_word)
         self._show_detail()
+        self.viewer.begin()
         await self.start_taking_keys()
-        self.viewer.is_drawn = True
-        self.refresh()
         self.viewer.count_requests()

@@ -3,8 +3,8 @@
     python child.py MODELS OUT SCENARIO...
 
 Writes OUT/SCENARIO/outputs.json (what SGLang returned, by request) beside the trace. Run as a script: pytest
-itself never imports SGLang. Its scheduler and detokenizer are forked, not started anew, and so need no import
-of their own; a CPU allows it.
+itself never imports SGLang. But for one scenario its scheduler and detokenizer are forked, not started anew,
+and so need no import of their own; a CPU allows it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,31 +27,43 @@ os.environ |= {
     "VLLM_USE_V2_MODEL_RUNNER": "1",  # asked for by the interpreter's installation; nothing of vLLM runs
 }
 _RECORDER = "SPECTRACE_"
+_starts = ["fork"]
+"""How SGLang's processes start; by itself it starts them anew."""
 
 
 def main(models: Path, out: Path, names: list[str]) -> None:
     """Runs the named scenarios."""
+    _prepare()
+    start = multiprocessing.set_start_method
+    multiprocessing.set_start_method = lambda *_, **__: start(_starts[0], force=True)
+    from tests.recorders.sglang.faults import FAULTS, scenario
+    from tests.recorders.sglang.scenarios import SCENARIOS
+
+    _load_plugins(out)
+    for name in names:
+        started = time.monotonic()
+        run(models, out / name, scenario(name) if name in FAULTS else SCENARIOS[name])
+        sys.stdout.write(f"{name}: {time.monotonic() - started:.1f} s\n")
+        sys.stdout.flush()
+
+
+def _prepare() -> None:
+    """Makes a process able to run SGLang on a CPU."""
     from tests.recorders.sglang.cpu_kernels import install as install_kernels
     from tests.recorders.vllm.triton_interpreter import install as install_interpreter
 
     install_interpreter()
     install_kernels()
-    _fork()
     _use_full_masks()
-    from tests.recorders.sglang.scenarios import SCENARIOS
-
-    os.environ["SPECTRACE_OUT"] = str(out)  # SGLang loads its plugins once per process
-    for name in names:
-        started = time.monotonic()
-        run(models, out / name, SCENARIOS[name])
-        sys.stdout.write(f"{name}: {time.monotonic() - started:.1f} s\n")
-        sys.stdout.flush()
 
 
-def _fork() -> None:
-    """Starts SGLang's processes as copies of this one."""
-    start = multiprocessing.set_start_method
-    multiprocessing.set_start_method = lambda *_, **__: start("fork", force=True)  # type: ignore[assignment]
+def _load_plugins(out: Path) -> None:
+    """Lets SGLang find its plugins, which it does once per process: the first run may be one without."""
+    import_module("sglang.srt.managers.scheduler")  # as in every process that has one
+    from sglang.srt.plugins import load_plugins
+
+    os.environ["SPECTRACE_OUT"] = str(out)
+    load_plugins()
 
 
 def _use_full_masks() -> None:
@@ -73,13 +86,11 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         del os.environ[variable]
     if scenario.is_recorded:
         os.environ |= {"SPECTRACE_OUT": str(folder), **scenario.environment}
-    if scenario.patch:
-        globals()[scenario.patch]()
+    _starts[0] = "spawn" if scenario.is_spawned else "fork"
+    undo = globals()[scenario.patch]() if scenario.patch else None
     speculative = dict(scenario.speculative)
-    if "speculative_draft_model_path" in speculative:
-        speculative["speculative_draft_model_path"] = str(
-            models / speculative["speculative_draft_model_path"]
-        )
+    if scenario.draft is not None:
+        speculative["speculative_draft_model_path"] = str(models / scenario.draft)
     arguments: dict[str, Any] = {
         "model_path": str(models / "target"),
         "attention_backend": "triton" if speculative else "torch_native",
@@ -91,14 +102,14 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         "dtype": "float32",
         "grammar_backend": "none",
         "log_level": "warning",
-        "max_running_requests": 4,
-        "max_total_tokens": 2048,
+        "max_running_requests": 8,
+        "max_total_tokens": 4096,
         "mem_fraction_static": 0.3,
         "random_seed": 0,
         "sampling_backend": "pytorch",
         "skip_server_warmup": True,
     }
-    engine = sglang.Engine(**{**arguments, **speculative})
+    engine = sglang.Engine(**{**arguments, **speculative, **scenario.engine})
     started = time.monotonic()
     found = engine.generate(
         prompt=prompts(scenario),
@@ -106,6 +117,8 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     )
     seconds = time.monotonic() - started
     engine.shutdown()
+    if undo is not None:
+        undo()
     requests = {output["meta_info"]["id"]: _described(output) for output in found}
     (folder / "outputs.json").write_text(json.dumps({"seconds": seconds, "requests": requests}))
 
@@ -122,5 +135,22 @@ def _described(output: Any) -> dict[str, Any]:
     }
 
 
+# --- patches ---------------------------------------------------------------------------------------
+
+
+def break_hook() -> Any:
+    """Makes what the recorder does with the target's logits fail."""
+    follow: Any = import_module("spectrace_sglang.follow")
+    original = follow.add_target
+
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    follow.add_target = broken
+    return lambda: setattr(follow, "add_target", original)
+
+
+if __name__ == "__mp_main__":  # in a process that was started anew
+    _prepare()
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])
