@@ -79,7 +79,7 @@ class Bench:
             took = time.perf_counter() - begun
             print(f"    {took:5.1f} s  {run.__name__}, {program.name}", file=sys.stderr, flush=True)
         except TimeoutError as error:
-            self.failures.append(f"{program.name}, {run.__name__}: {str(error).splitlines()[0]}")
+            self.failures.append(f"{program.name}, `{run.__name__}`: what was waited for did not come")
             print(f"!!! {program.name}, {run.__name__}: {error}", file=sys.stderr, flush=True)
 
     def start(
@@ -171,7 +171,7 @@ class Bench:
     def whole(self, program: Program) -> None:
         """Loading and a search alone, for a program that takes a minute for it."""
         with self.start(program) as terminal:
-            self.samples.add(program.name, "loaded", terminal.wait_for(program.loaded, 60))
+            self.samples.add(program.name, "loaded", terminal.wait_for(program.loaded, 240))
             terminal.press("", quiet=1.0)
             self.samples.add(program.name, "end", terminal.press(*program.end, quiet=program.quiet).seen)
             self.samples.add(program.name, "anonymous", anonymous_mb(terminal.pid))
@@ -253,6 +253,8 @@ class Bench:
             for _ in range(cycles):
                 for key in NAVIGATION:
                     reaction = terminal.press(key, quiet=0.1)
+                    if "Esc stops" in terminal.text:  # It looks on behind the last step of a request.
+                        terminal.press("<Esc>", quiet=0.2)
                     self.samples.add(program.name, f"key {key}", reaction.last)
             self._held(program, terminal, "held")
             self.samples.add(program.name, "anonymous", anonymous_mb(terminal.pid))

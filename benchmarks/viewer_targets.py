@@ -17,6 +17,8 @@ LINES, HELLO = "Textual lines", "Textual hello"
 TENTH = "visidata, a tenth"
 """Its keys; all of the steps it loads once."""
 COLUMNS = (OURS, LONG, "less", "lnav", "visidata", "toolong", LINES, HELLO)
+_WHOLE = ("loaded", "end", "search", "anonymous", "resident")
+"""What of VisiData is not measured on a tenth."""
 _MS, _BYTES = 1e3, 1.0
 _ROWS: tuple[tuple[str, str, float, str], ...] = (
     ("first readable rows, ms", "first screen", _MS, "{:,.0f}"),
@@ -64,9 +66,9 @@ def figures(samples: Samples, missing: Sequence[str]) -> list[str]:
 
 
 def value_of(samples: Samples, name: str, what: str) -> float | None:
-    """A median; of VisiData that of the whole file where there is one, else that of a tenth."""
-    found = samples.median(name, what)
-    return samples.median(TENTH, what) if found is None and name == "visidata" else found
+    """A median; of VisiData of the whole file where its length matters, else of a tenth."""
+    is_tenth = name == "visidata" and what not in _WHOLE
+    return samples.median(TENTH if is_tenth else name, what)
 
 
 # --- targets ---------------------------------------------------------------------------------------
@@ -110,7 +112,8 @@ def verdicts(targets: Sequence[Target], checks: Sequence[Check]) -> list[str]:
 
 def all_targets(samples: Samples) -> list[Target]:
     """Every target, the project's own first."""
-    return [*_own(samples), *_opening(samples), *_keys(samples), *_finding(samples), *_costs(samples)]
+    groups = (_own, _opening, _keys, _finding, _costs)
+    return [target for group in groups for target in group(samples)]
 
 
 def _beside(samples: Samples) -> Callable[[str, str, float, str], Target]:

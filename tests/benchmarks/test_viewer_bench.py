@@ -128,6 +128,16 @@ def test_targets_tell_missed_from_not_measured(script: Any) -> None:
     assert "| first readable rows, ms | 200 |  |  | 1,000 |  | not installed |  |  |" in table
 
 
+def test_a_tenth_of_the_file_stands_for_the_whole_only_in_keys(script: Any) -> None:
+    """What takes longer for more steps is compared on the same steps or not at all."""
+    targets, runs = script("viewer_targets"), script("viewer_runs")
+    samples = runs.Samples()
+    samples.add(targets.TENTH, "search", 1.0)
+    samples.add(targets.TENTH, "page 120x40", 0.5)
+    assert targets.value_of(samples, "visidata", "search") is None
+    assert targets.value_of(samples, "visidata", "page 120x40") == 0.5
+
+
 def test_the_key_that_is_slowest_is_named(script: Any) -> None:
     """The target is that of the slowest key, by its own p95."""
     targets, runs = script("viewer_targets"), script("viewer_runs")
