@@ -344,7 +344,8 @@ def test_a_failing_hook_is_silent_from_then_on(
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(f"spectrace_sglang.follow.{name}", broken)
+    module = "propose" if name in ("add_nodes", "add_seed") else "follow"
+    monkeypatch.setattr(f"spectrace_sglang.{module}.{name}", broken)
     with caplog.at_level(logging.WARNING, logger="spectrace"):
         path = record(live, tmp_path)
     assert [request.text for request in live.requests] == untouched(live.topk)

@@ -1,0 +1,177 @@
+"""Follows the draft in SGLang's rounds: it proposes, and when the target has decided it reads on.
+
+Source: SGLang 0.5.23 srt/speculative/eagle_worker_v2.py. Its words end here. The methods are named after the
+functions that they stand in for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from spectrace_serving.clock import Moment, now
+from spectrace_serving.reduction import on_device
+from spectrace_sglang.captures import Drafted, Seeded
+from spectrace_sglang.tree import add_nodes, add_seed
+from spectrace_sglang.watch import DraftWatch, Seen
+from spectrace_transformers.reduction import Array
+
+if TYPE_CHECKING:
+    from spectrace_sglang.recording import Recording
+
+Original = Callable[..., Any]
+
+
+class DraftFollower:
+    """Stands in for the draft's hooked functions.
+
+    Args:
+        recording: is told what happens.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+        self._device = recording.engine.device
+        self._is_on = True
+        self._watch: DraftWatch | None = None
+        self._drafted: Drafted | None = None
+        """The proposal that is about to be verified."""
+        self._is_proposing = self._has_grown = False
+        self._nodes: Callable[[], Mapping[str, Array]] | None = None
+        """The draft's own values in this round."""
+        runner = recording.engine.draft_runner
+        if runner is not None:
+            self._watch = DraftWatch(runner, recording.guard, recording.wrap)
+
+    def stop(self) -> None:
+        """From here on the engine runs as if nothing were there."""
+        self._is_on = False
+        if self._watch is not None:
+            self._watch.remove()
+
+    # --- the draft proposes ---
+
+    def draft(self, original: Original, worker: Any, batch: Any, *args: Any, **kwargs: Any) -> Any:
+        """EagleDraftWorker.draft: a proposal for each request."""
+        guard = self._recording.guard
+        started = guard("draft", self._proposing, batch) if self._is_on else None
+        result = original(worker, batch, *args, **kwargs)
+        if started is not None:
+            guard("draft", self._proposed, started)
+        return result
+
+    def draft_forward(
+        self, original: Original, worker: Any, forward_batch: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """EagleDraftWorker.draft_forward: its forwards one by one; in a graph this is not called."""
+        watch, guard = self._watch, self._recording.guard
+        if watch is None or not self._is_proposing:
+            return original(worker, forward_batch, *args, **kwargs)
+        watch.begin()
+        result = original(worker, forward_batch, *args, **kwargs)
+        self._has_grown = True
+        guard("draft_forward", self._grown, watch.end(), result)
+        return result
+
+    def _proposing(self, batch: Any) -> Moment | None:
+        self._drafted = self._nodes = None
+        self._has_grown = False
+        self._is_proposing = not batch.forward_mode.is_idle() and self._recording.follows(batch.reqs)
+        return now(self._device) if self._is_proposing else None
+
+    def _grown(self, seen: Seen | None, result: Any) -> None:
+        """Adds the nodes of a proposal that grew before the hooks' eyes."""
+        score_index, mapped = result[1], result[2]
+        if seen is None or score_index is None:
+            return
+        recording, pack = self._recording, self._recording.outbox()
+        pack.reduce(
+            "draft", add_nodes, recording.workspace, seen.logits, score_index.long().clone(),
+            mapped.long().clone(), recording.raw_of, recording.engine.topk, recording.engine.is_drawn,
+            recording.is_full,
+        )  # fmt: skip
+        if seen.positions and recording.is_full:
+            pack.add("row_positions", torch.stack(seen.positions))  # [steps - 1, B * topk]
+        if len(seen.inputs) == len(seen.positions) > 0 and recording.is_full:
+            pack.add("row_rms", torch.stack(seen.inputs))  # [steps - 1, B * topk]
+        self._nodes = pack.send()
+
+    def _proposed(self, started: Moment) -> None:
+        self._is_proposing = False
+        if not self._has_grown:
+            self._recording.tell_graph()
+        self._drafted = Drafted(
+            started=started, ended=now(self._device), arrays=self._nodes, topk=self._recording.engine.topk
+        )
+
+    # --- the draft reads on ---
+
+    def _draft_extend_for_prefill(
+        self, original: Original, worker: Any, batch: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """EagleDraftWorker._draft_extend_for_prefill: the draft reads prompts and makes its first choices."""
+        guard = self._recording.guard
+        lengths = guard("seed", self._begin_reading, batch)
+        result = original(worker, batch, *args, **kwargs)
+        if lengths is not None:
+            guard("seed", self._seeded_by_prompts, batch, result, lengths)
+        return result
+
+    def _draft_extend_for_decode(
+        self, original: Original, worker: Any, batch: Any, batch_result: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """EagleDraftWorker._draft_extend_for_decode: the draft reads what was accepted."""
+        guard = self._recording.guard
+        began = guard("seed", self._begin_reading, batch)
+        result = original(worker, batch, batch_result, *args, **kwargs)
+        if began is not None:
+            guard("seed", self._seeded_by, worker, batch, batch_result)
+        return result
+
+    def _begin_reading(self, batch: Any) -> list[int] | None:
+        """[B] tokens that are read of each prompt, empty where it is no prompt; None where nobody looks."""
+        if not self._is_on or self._watch is None or batch.forward_mode.is_idle():
+            return None
+        if not self._recording.follows(batch.reqs):
+            return None
+        self._watch.begin()
+        lengths = getattr(batch, "extend_lens", None)
+        return list(lengths) if isinstance(lengths, list) else []
+
+    def _seeded_by_prompts(self, batch: Any, draft_input: Any, lengths: list[int]) -> None:
+        self._seeded(batch, draft_input, on_device(np.cumsum(lengths) - 1, self._device))
+
+    def _seeded_by(self, worker: Any, batch: Any, batch_result: Any) -> None:
+        size, width = len(batch.reqs), int(worker.speculative_num_draft_tokens)
+        first = torch.arange(size, device=self._device) * width
+        last = first + batch_result.accept_lens.long()[:size] - 1  # [B]
+        self._seeded(batch, batch_result.next_draft_input, last)
+
+    def _seeded(self, batch: Any, draft_input: Any, at: Tensor) -> None:
+        """Adds what the draft thinks of the first token of the next proposal.
+
+        Args:
+            batch: SGLang's.
+            draft_input: with the choices.
+            at: [B] rows of the forward, each request's last.
+        """
+        seen = None if self._watch is None else self._watch.end()
+        if seen is None or len(seen.logits) != 1:
+            self._recording.tell_graph()
+            return
+        size, recording, pack = len(batch.reqs), self._recording, self._recording.outbox()
+        logits = seen.logits[0]
+        if len(logits) != size:
+            logits = logits.index_select(0, at)
+        raw = draft_input.topk_index[:size].long().clone()
+        pack.reduce("seed", add_seed, recording.workspace, logits, raw, recording.is_full)
+        if recording.is_full:
+            if seen.positions:
+                pack.add("seed_position", seen.positions[0].index_select(0, at))
+            if seen.inputs:
+                pack.add("seed_rms", seen.inputs[0].index_select(0, at))
+        recording.seeded(Seeded(requests=recording.names(batch.reqs), arrays=pack.send()))
