@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from spectrace.format.records import Run, Sampling
 from spectrace.report.reduction import OTHER
 
-WIDTH = 88
-"""Characters of a line, about; a longer command goes on in the next."""
 MAX_VALUE = 64
 """Longest setting that is repeated, characters."""
+_TRACES = "SPECTRACE_OUT=traces"
 _RECORDED = ("spectrace_transformers", "spectrace_eagle3")
 _VLLM = ("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size")
 _VLLM_SWITCHES = ("enable_prefix_caching", "async_scheduling")
@@ -32,24 +31,20 @@ _SGLANG = (
 )  # fmt: skip
 
 
-def command_lines(run: Run) -> list[str]:
-    """The command, in lines that a shell takes; none where the header does not say enough.
+def command_line(run: Run) -> str | None:
+    """The command as a shell takes it, in one line; None where the header does not say enough.
 
     Args:
         run: the header, redacted where that is wanted.
     """
     recorder = run.recorder.name if run.recorder is not None else None
     if recorder == "spectrace_vllm":
-        words = ["SPECTRACE_OUT=traces", *_vllm(run, _flags(run))]
-    elif recorder == "spectrace_sglang":
-        words = ["SPECTRACE_OUT=traces", *_sglang(run, _flags(run))]
-    elif recorder in _RECORDED and "max_new_tokens" in _flags(run):
-        words = list(_record(run, _flags(run)))
-    elif recorder == "spectrace":
-        words = ["spectrace", "import", "FILE", "-o", "run.spectrace"]
-    else:
-        return []
-    return _folded([shlex.quote(word) if at else word for at, word in enumerate(words)])
+        return f"{_TRACES} {shlex.join(_vllm(run, _flags(run)))}"
+    if recorder == "spectrace_sglang":
+        return f"{_TRACES} {shlex.join(_sglang(run, _flags(run)))}"
+    if recorder in _RECORDED and "max_new_tokens" in _flags(run):
+        return shlex.join(_record(run, _flags(run)))
+    return "spectrace import FILE -o run.spectrace" if recorder == "spectrace" else None
 
 
 def _flags(run: Run) -> Mapping[str, Any]:
@@ -137,18 +132,3 @@ def _option(name: str, value: Any) -> Iterator[str]:
         yield name
     elif value not in (False, OTHER) and _is_setting(value):
         yield from (name, str(value))
-
-
-def _folded(words: Sequence[str]) -> list[str]:
-    """Words in lines of `WIDTH`, joined as a shell joins them; an option stays with its value.
-
-    >>> _folded(["a", "--b", "c" * 80, "--d"])[1:]
-    ['    --d']
-    """
-    lines = [""]
-    for at, word in enumerate(words):
-        is_value = at > 0 and words[at - 1].startswith("-") and not word.startswith("-")
-        if lines[-1] and not is_value and len(lines[-1]) + len(word) > WIDTH:
-            lines.append("   ")
-        lines[-1] += f" {word}" if lines[-1] else word
-    return [f"{line} \\" for line in lines[:-1]] + lines[-1:]

@@ -25,9 +25,9 @@ from spectrace.analysis.diagnosis.conclusion import causes, nothing_found
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
-from spectrace.format.figures import number
+from spectrace.format.figures import count_of, number
 from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
-from spectrace.report.command import command_lines
+from spectrace.report.command import command_line
 from spectrace.report.steps import divergent_rows
 from spectrace.report.words import plain_value, settings_text
 
@@ -99,7 +99,7 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
         yield Text(
             f"Accept length {number(accept_length(counts), 2)} (the target's own token counted), "
             f"acceptance rate {number(acceptance_rate(counts))}, alpha1 {measured['alpha1']}, over "
-            f"{number(counts.proposals)} proposals from {number(measured['prompts'])} prompts."
+            f"{count_of(counts.proposals, 'proposal')} from {count_of(measured['prompts'], 'prompt')}."
         )
         if is_simulated(trace.run):
             yield Text(SIMULATED_NOTE)
@@ -116,14 +116,13 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
 def _ran(run: Run) -> Iterator[Block]:
     rows = [(name, value) for name, value in _facts(run) if value]
     yield Table(["", ""], rows) if rows else Text("The header says nothing of what ran.")
-    if lines := command_lines(run):
+    if line := command_line(run):
         yield Text(
-            "Recorded by a command like this one; TARGET, DRAFT, PROMPTS, FILE and the trace's name stand "
-            "for what it does not hold:"
+            "Recorded by a command like this one; capitals stand for paths, which a trace does not hold:"
         )
-        yield Code(lines)
+        yield Code([line])
     else:
-        yield Text("Which command recorded it is not told: it ran in a program of its own.")
+        yield Text("The header does not tell which command recorded it.")
 
 
 def _facts(run: Run) -> Iterator[tuple[str, str]]:

@@ -31,11 +31,19 @@ th, td { border-bottom: 1px solid var(--line); overflow-wrap: normal; padding: .
 th { color: var(--dim); font-weight: 600; } td.number { font-variant-numeric: tabular-nums; text-align: right;
   white-space: nowrap; }
 td.words { min-width: 9rem; overflow-wrap: anywhere; }
-pre { border: 1px solid var(--line); border-radius: 6px; overflow-x: auto; padding: .6rem; font-size: .8rem; }
+pre { border: 1px solid var(--line); border-radius: 6px; padding: .6rem; font-size: .8rem;
+  white-space: pre-wrap; }
 figure { margin: 1rem 0; } figcaption { color: var(--dim); font-size: .875rem; }
-svg { display: block; height: auto; max-width: 40rem; width: 100%; }
+svg { display: block; height: auto; max-width: 32rem; width: 100%; }
 svg text { fill: var(--text); }
 meter { width: 8rem; }
+@media (max-width: 32rem) {
+  th, td { padding: .25rem .35rem; }
+  table.stacked, .stacked tbody, .stacked tr, .stacked td { display: block; }
+  .stacked th { display: none; } .stacked td { border: 0; }
+  .stacked tr { border-bottom: 1px solid var(--line); }
+  .stacked td:first-child { font-weight: 600; }
+}
 """
 
 
@@ -77,12 +85,18 @@ def _block(block: Block) -> Iterator[str]:
     elif isinstance(block, Bullets):
         yield f"<ul>{''.join(f'<li>{_text(item, MAX_TEXT)}</li>' for item in block.items)}</ul>"
     elif isinstance(block, Table):
-        yield f'<div class="wide"><table>{"".join(_rows(block))}</table></div>'
+        kind = ' class="stacked"' if _is_wordy(block) else ""
+        yield f'<div class="wide"><table{kind}>{"".join(_rows(block))}</table></div>'
     elif isinstance(block, Bars):
         rows = "".join(_bar(name, share) for name, share in block.rows)
         yield f'<div class="wide"><table>{rows}</table></div>'
     elif isinstance(block, Code):
-        yield f"<pre>{chr(10).join(_text(line, MAX_CELL) for line in block.lines)}</pre>"
+        yield f"<pre>{chr(10).join(_text(line, MAX_TEXT) for line in block.lines)}</pre>"
+
+
+def _is_wordy(block: Table) -> bool:
+    """Whether the last of several columns holds sentences, which a phone has no room for beside others."""
+    return len(block.heads) > 2 and any(len(row[-1]) > 48 for row in block.rows)
 
 
 def _rows(block: Table) -> Iterator[str]:

@@ -22,7 +22,9 @@ SALT = "spectrace"
 _LINE, _TEXT = "#010203", "#040506"
 """Stand for the page's colours until the SVG is made."""
 _SPACES = 'xmlns="http://www.w3.org/2000/svg" xmlns:xlink="http://www.w3.org/1999/xlink"'
-_SIZE = (6.4, 2.6)
+_SIZE = (4.6, 2.2)
+"""Inches; small, so that its letters can be read where a phone shows it whole."""
+_MOST_TICKS = 8
 
 
 class PlotsMissing(RecorderError):
@@ -80,8 +82,9 @@ def _drawer(bins: Sequence[Bin], label: str, is_log: bool) -> Callable[[Any], No
 def _bars(axes: Any, places: Sequence[int] | range, shares: Sequence[float], label: str) -> None:
     axes.bar(list(places), shares, color=_LINE, width=0.7)
     axes.set_ylim(0, 1)
+    axes.set_xlim(-0.6, len(shares) - 0.4)
     axes.set_xlabel(label)
-    axes.locator_params(axis="x", integer=True)
+    axes.locator_params(axis="x", integer=True, nbins=_MOST_TICKS, min_n_ticks=1)
 
 
 def _line(axes: Any, bins: Sequence[Bin], label: str, is_log: bool) -> None:
@@ -91,9 +94,12 @@ def _line(axes: Any, bins: Sequence[Bin], label: str, is_log: bool) -> None:
     axes.errorbar(starts, means, yerr=halves, color=_LINE, marker="o", markersize=3, linewidth=1, capsize=2)
     if is_log:
         axes.set_xscale("log", base=2)
-        axes.set_xticks(starts, [f"{start:,}" for start in starts])
+        shown = starts[:: -(-len(starts) // _MOST_TICKS)]
+        axes.set_xticks(shown, [f"{start:,}" for start in shown])
         axes.minorticks_off()
-    axes.set_ylim(bottom=0)
+    else:
+        axes.locator_params(axis="x", integer=True, nbins=_MOST_TICKS, min_n_ticks=1)
+    axes.set_ylim(0, 1.08 * max(mean + half for mean, half in zip(means, halves)) or 1)
     axes.set_xlabel(label)
 
 

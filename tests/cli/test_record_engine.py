@@ -13,7 +13,7 @@ import pytest
 
 import spectrace
 import spectrace_demo
-from spectrace.report.command import command_lines
+from spectrace.report.command import command_line
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Run
@@ -253,7 +253,7 @@ def test_the_command_of_a_report_records_the_same(run: Run, arguments: list[str]
     prompts.write_text("\n".join(spectrace_demo.prompts()[:2]) + "\n")
     with spectrace.open("run.spectrace") as trace:
         before = [(s.request, s.proposal_ids, s.num_accepted, s.emitted_ids) for s in trace]
-        words = shlex.split("\n".join(command_lines(trace.run)).replace("\\\n", " "))
+        words = shlex.split(command_line(trace.run) or "")
     draft = arguments[1] if arguments[0] == "--draft" else ""
     places = {"TARGET": TARGET, "DRAFT": draft, "PROMPTS": str(prompts), "run.spectrace": "again.spectrace"}
     assert words[0] == "spectrace"

@@ -19,14 +19,16 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs chromium")
 
 HARNESS = """<!doctype html><pre id="out"></pre><script>
 const found = [];
-const widths = [360, 1280];
+const looks = PAGES.flatMap((page) => [360, 1280].map((width) => [page, width]));
 function look(at) {
-  if (at === widths.length) { document.getElementById("out").textContent = JSON.stringify(found); return; }
+  if (at === looks.length) { document.getElementById("out").textContent = JSON.stringify(found); return; }
   const frame = document.createElement("iframe");
-  frame.style.cssText = `border:0;height:800px;width:${widths[at]}px`;
+  frame.style.cssText = `border:0;height:800px;width:${looks[at][1]}px`;
   frame.onload = () => {
     const page = frame.contentDocument, root = page.documentElement;
     found.push({
+      page: looks[at][0], letters: Math.min(
+        ...[...page.querySelectorAll("svg text")].map((e) => e.getBoundingClientRect().height)),
       width: root.clientWidth, wide: root.scrollWidth, back: getComputedStyle(page.body).backgroundColor,
       scripts: page.scripts.length, plots: page.querySelectorAll("svg").length, title: page.title,
       loaded: frame.contentWindow.performance.getEntriesByType("resource").length,
@@ -36,19 +38,17 @@ function look(at) {
     frame.remove();
     look(at + 1);
   };
-  frame.src = "page.html";
+  frame.src = looks[at][0];
   document.body.append(frame);
 }
 look(0);
 </script>"""
 
 
-def seen(page: Path, folder: Path, *options: str) -> list[dict[str, Any]]:
-    """What the page is like at 360 and at 1280 pixels."""
+def seen(pages: list[Path], folder: Path, *options: str) -> list[dict[str, Any]]:
+    """What each page of a folder is like at 360 and at 1280 pixels."""
     assert CHROMIUM is not None
-    if page != folder / "page.html":
-        shutil.copy(page, folder / "page.html")
-    (folder / "harness.html").write_text(HARNESS)
+    (folder / "harness.html").write_text(HARNESS.replace("PAGES", json.dumps([page.name for page in pages])))
     done = subprocess.run(
         [
             CHROMIUM, "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
@@ -75,7 +75,7 @@ def test_the_page_fits_phone_and_screen(
     pytest.importorskip("matplotlib")
     page = tmp_path / "page.html"
     assert main(["report", str(sample_traces / "eagle3-taps-shifted.spectrace"), "-o", str(page)]) == 0
-    for look, width in zip(seen(page, tmp_path, *options), (360, 1280), strict=True):
+    for look, width in zip(seen([page], tmp_path, *options), (360, 1280), strict=True):
         assert look["width"] == width
         assert look["wide"] <= width
         assert look["back"] == back
@@ -89,8 +89,24 @@ def test_a_hostile_page_is_still_a_page(name: str, tmp_path: Path) -> None:
     trace = nasty_trace(tmp_path / "run.spectrace", NASTY[name])
     page = tmp_path / "page.html"
     assert main(["report", str(trace), "-o", str(page), "--include", "text", "--include", "paths"]) == 0
-    for look in seen(page, tmp_path):
+    for look in seen([page], tmp_path):
         assert look["wide"] <= look["width"]
         assert (look["scripts"], look["loaded"], look["handlers"]) == (0, 0, 0)
         assert look["title"] == "Speculative decoding report"
         assert look["back"] == "rgb(255, 255, 255)"
+
+
+def test_every_sample_fits_a_phone(sample_traces: Path, tmp_path: Path) -> None:
+    """Reports of every sample and of imported counts are as wide as the device, their plots legible."""
+    pytest.importorskip("matplotlib")
+    imported = tmp_path / "imported.spectrace"
+    counts = Path(__file__).parents[1] / "data/imports/vllm-summary.jsonl"
+    assert main(["import", str(counts), "-o", str(imported)]) == 0
+    traces = [imported, *sorted(sample_traces.glob("*.spectrace"))]
+    pages = [tmp_path / f"{trace.stem}.html" for trace in traces]
+    for trace, page in zip(traces, pages, strict=True):
+        assert main(["report", str(trace), "-o", str(page)]) == 0
+    looks = seen(pages, tmp_path)
+    assert [look["page"] for look in looks[::2]] == [page.name for page in pages]
+    assert [look["page"] for look in looks if look["wide"] > look["width"]] == []
+    assert [look["page"] for look in looks if look["plots"] and look["letters"] < 8] == []
