@@ -33,6 +33,8 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the tables into benchmarks/README.md")
     parser.add_argument("--rounds", type=int, metavar="N", help="rounds, 5 where not given")
     arguments = parser.parse_args()
+    if arguments.quick and arguments.write:
+        parser.error("--write wants the whole run: the tables name 1,000,000 and 10,000,000 steps")
     steps = STEPS // 10 if arguments.quick else STEPS
     rounds = arguments.rounds or (1 if arguments.quick else 5)
     with scratch() as folder:

@@ -138,14 +138,15 @@ def peers(lines: Path, rows: int, fewer_lines: Path, fewer: int) -> list[Program
 
 def visidata(lines: Path, name: str, rows: int) -> Program:
     """VisiData, whose search looks through one column."""
+    has_left_the_start = r"\A(?![\s\S]*\n *0 +#)[\s\S]*req-"
     return Program(
         name=name,
         command=("vd", str(lines)),
         ready="req-00",
         loaded=rf"\A(?![\s\S]*reading…)[\s\S]* {rows}\b",
-        first_key=("G", r"\A(?![\s\S]*\n *0 +#)[\s\S]*req-"),
+        first_key=("G", has_left_the_start),
         start=("gg", "^ *0 "),
-        end=("G", "go-bottom"),
+        end=("G", has_left_the_start),
         before_search=("l",),
         search=("/needle<Enter>", "req-needle"),
         quiet=0.6,
