@@ -15,7 +15,7 @@ from spectrace.errors import ImportFailed
 from spectrace.format.jsonl import import_lines, import_records
 from spectrace.importing import aiperf, llama_cpp, llama_log, sglang, specspecs, vllm
 from spectrace.importing.reading import Refused, documents
-from spectrace.importing.telling import Record, Teller, Told
+from spectrace.importing.telling import Read, Record, Teller, Told
 
 JSON_LINES = "jsonl"
 """spectrace's own records, as `export` writes them."""
@@ -102,7 +102,8 @@ def import_stream(
         ImportFailed: the file is of no known source, or does not hold what it must; nothing is written.
         RecorderError: the file exists or cannot be created.
     """
-    lines = iter(lines)
+    read = Read()
+    lines = read.counting(lines)
     seen: list[bytes] = []
     if name is None:
         seen = list(_until_text(lines))
@@ -112,8 +113,9 @@ def import_stream(
         return Imported(source=name, num_steps=import_lines(lines, out, source=source))
     is_log = name == LLAMA_LOG or (name is None and not _is_json(seen))
     if is_log:
-        return _written(_Requests(LLAMA_LOG, llama_log.FACTS, llama_log.read_log(lines)), out, source)
-    return _written(_Documents(lines, name), out, source)
+        requests = _Requests(LLAMA_LOG, llama_log.FACTS, llama_log.read_log(lines), read)
+        return _written(requests, out, source)
+    return _written(_Documents(lines, name, read), out, source)
 
 
 def import_parquet(path: Path, out: Path) -> Imported:
@@ -125,7 +127,8 @@ def import_parquet(path: Path, out: Path) -> Imported:
         UsageError: pyarrow is not installed.
     """
     told = ((1, told) for told in specspecs.read_parquet(path))
-    return _written(_Requests(SPECSPECS, specspecs.FACTS, told), out, str(path))
+    read = Read(path.stat().st_size)
+    return _written(_Requests(SPECSPECS, specspecs.FACTS, told, read), out, str(path))
 
 
 def _written(reading: _Requests | _Documents, out: Path, source: str) -> Imported:
@@ -162,12 +165,15 @@ def _is_own(line: bytes) -> bool:
 class _Requests:
     """Requests that a source tells of by itself -> records."""
 
-    def __init__(self, name: str, facts: Mapping[str, Any], given: Iterator[tuple[int, Told]]) -> None:
+    def __init__(
+        self, name: str, facts: Mapping[str, Any], given: Iterator[tuple[int, Told]], read: Read
+    ) -> None:
         self.name = name
         self.line = 1
         self.num_silent = 0
         self._teller = Teller(source=name, facts=facts, has_ids=True)
         self._given = given
+        self._read = read
 
     def records(self) -> Iterator[tuple[int, Record]]:
         """Every record, with the line it comes from."""
@@ -175,7 +181,7 @@ class _Requests:
             self.line = line
             if not self._teller.num_told:
                 yield line, self._teller.run()
-            yield from ((line, record) for record in self._teller.told(told))
+            yield from ((line, record) for record in self._teller.told(told, self._read))
         if not self._teller.num_told:
             raise Refused(_unknown(""))
         yield from ((self.line, record) for record in self._teller.ending())
@@ -184,11 +190,12 @@ class _Requests:
 class _Documents:
     """JSON documents of one source -> records."""
 
-    def __init__(self, lines: Iterable[bytes], name: str | None) -> None:
+    def __init__(self, lines: Iterable[bytes], name: str | None, read: Read) -> None:
         self.name = name or ""
         self.line = 1
         self.num_silent = 0
         self._lines = lines
+        self._read = read
         self._teller = None if name is None else self._teller_of(name)
 
     def records(self) -> Iterator[tuple[int, Record]]:
@@ -200,7 +207,7 @@ class _Documents:
                 yield self.line, self._teller.run()
             was_told = self._teller.num_told
             for told in SOURCES[self.name].requests(document):
-                yield from ((self.line, record) for record in self._teller.told(told))
+                yield from ((self.line, record) for record in self._teller.told(told, self._read))
             self.num_silent += self._teller.num_told == was_told
         if self._teller is None or not self._teller.num_told:
             raise Refused(_unknown(self.name))
