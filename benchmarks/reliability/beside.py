@@ -45,6 +45,8 @@ def sigterm(host: Host) -> None:
 
 def ctrl_c(host: Host) -> None:
     """A person interrupts."""
+    # A job in the background of a shell ignores it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with host.record():
         host.generate({FAULT_AT: lambda: signal.raise_signal(signal.SIGINT)})
 

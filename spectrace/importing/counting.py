@@ -13,12 +13,17 @@ from typing import Any
 
 from spectrace.importing.reading import Refused
 
-MAX_STEPS = 1 << 20
+MAX_STEPS = 1 << 18
 """Most steps believed of one request: a histogram of a few bytes may claim any number."""
 MAX_DRAFTED = 4096
 """Most draft tokens of one step."""
 MAX_SUMMED = 1 << 18
 """Most tokens of a request of which only sums are known."""
+BELIEVED = 1 << 26
+"""What a file may claim whatever its size: in draft and emitted tokens, a step counted as `STEP_COST`."""
+BELIEVED_PER_BYTE = 1 << 11
+"""What it may claim beyond that for each byte: eight steps, about a hundred times what engines write."""
+STEP_COST = 1 << 8
 _SEED = 0
 
 UNORDERED = "only a histogram is known: the steps stand in an order shuffled with a fixed seed"
@@ -155,6 +160,11 @@ def summed_step(drafted: int, accepted: int, emitted: int, position: int) -> dic
         "emitted_ids": [None] * emitted,
         "flags": ["summed"],
     }
+
+
+def cost_of(fields: Mapping[str, Any]) -> int:
+    """What a step costs whoever writes it, in tokens."""
+    return STEP_COST + len(fields["proposal_ids"]) + len(fields["emitted_ids"])
 
 
 def notes_of(rounds: Rounds, *, has_prompt: bool, completed: int | None = None) -> dict[str, str]:

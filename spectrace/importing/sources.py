@@ -15,7 +15,7 @@ from spectrace.errors import ImportFailed
 from spectrace.format.jsonl import import_lines, import_records
 from spectrace.importing import aiperf, llama_cpp, llama_log, sglang, specspecs, vllm
 from spectrace.importing.reading import Refused, documents
-from spectrace.importing.telling import Record, Teller, Told
+from spectrace.importing.telling import Read, Record, Teller, Told
 
 JSON_LINES = "jsonl"
 """Name of spectrace's own records, as `export` writes them."""
@@ -80,14 +80,15 @@ def import_stream(
         ImportFailed: the file is of no known source, or does not hold what it must; nothing is written.
         RecorderError: the file exists or cannot be created.
     """
-    lines = iter(lines)
+    read = Read()
+    lines = read.counting(lines)
     if name is None:
         seen = list(_until_text(lines))
         lines = itertools.chain(seen, lines)
         name = JSON_LINES if _is_own(seen) else None if _is_json(seen) else LLAMA_LOG
     if name == JSON_LINES:
         return Imported(source=name, num_steps=import_lines(lines, out, source=source))
-    reading = _Reading(name)
+    reading = _Reading(name, read)
     given = llama_log.read_log(lines) if name == LLAMA_LOG else reading.documents(lines)
     return reading.written(given, out, source)
 
@@ -101,7 +102,7 @@ def import_parquet(path: Path, out: Path) -> Imported:
         UsageError: pyarrow is not installed.
     """
     given = ((1, told) for told in specspecs.read_parquet(path))
-    return _Reading(SPECSPECS).written(given, out, str(path))
+    return _Reading(SPECSPECS, Read(path.stat().st_size)).written(given, out, str(path))
 
 
 def _until_text(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -132,10 +133,12 @@ class _Reading:
 
     Args:
         name: of the source; None until a document tells it.
+        read: how much was read of the file.
     """
 
-    def __init__(self, name: str | None) -> None:
+    def __init__(self, name: str | None, read: Read) -> None:
         self._name = name
+        self._read = read
         self._line = 1
         self._num_silent = 0
 
@@ -179,7 +182,7 @@ class _Reading:
                 source = SOURCES[self._name]
                 teller = Teller(source=self._name, facts=source.facts, has_ids=source.has_ids)
                 yield line, teller.run()
-            yield from ((line, record) for record in teller.told(told))
+            yield from ((line, record) for record in teller.told(told, self._read))
         if teller is None:
             raise Refused(self._nothing())
         yield from ((self._line, record) for record in teller.ending())

@@ -12,7 +12,8 @@ from typing import Any
 import spectrace
 from spectrace.format.headers import deep_merge
 from spectrace.format.records import SCHEMA
-from spectrace.importing.counting import NO_IDS
+from spectrace.importing.counting import BELIEVED, BELIEVED_PER_BYTE, NO_IDS, cost_of
+from spectrace.importing.reading import Refused
 
 Record = dict[str, Any]
 
@@ -43,6 +44,19 @@ class Told:
 
 
 @dataclass(slots=True)
+class Read:
+    """How much was read of a file."""
+
+    num_bytes: int = 0
+
+    def counting(self, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """The same lines, counted."""
+        for line in lines:
+            self.num_bytes += len(line)
+            yield line
+
+
+@dataclass(slots=True)
 class Teller:
     """Makes records of what is told, and remembers what the header must say in the end.
 
@@ -56,6 +70,8 @@ class Teller:
     facts: Mapping[str, Any]
     has_ids: bool = False
     num_told: int = 0
+    claimed: int = 0
+    """What all steps so far cost, in tokens: see `counting`."""
     names: set[str] = field(default_factory=set)
     notes: dict[str, str] = field(default_factory=dict)
     reported: dict[str, Any] = field(default_factory=dict)
@@ -73,8 +89,16 @@ class Teller:
         }
         return {"record": "run", "schema": SCHEMA, **deep_merge(facts, self.facts)}
 
-    def told(self, told: Told) -> Iterator[Record]:
-        """The records of one request."""
+    def told(self, told: Told, read: Read) -> Iterator[Record]:
+        """The records of one request.
+
+        Args:
+            told: the request.
+            read: how much was read of the file that tells of it.
+
+        Raises:
+            Refused: a small file claims more steps than are believed.
+        """
         name = self._named(told.name)
         self.num_told += 1
         self.notes |= told.notes
@@ -83,6 +107,9 @@ class Teller:
             yield {"record": "tokens", "target": dict(told.pieces)}
         yield {"record": "request", "request": name, **told.described}
         for number, fields in enumerate(told.steps):
+            self.claimed += cost_of(fields)
+            if self.claimed > BELIEVED + BELIEVED_PER_BYTE * read.num_bytes:
+                raise Refused("more steps are claimed by then than a file of this size is believed")
             yield {"record": "step", "request": name, "step": number, **fields}
 
     def ending(self) -> Iterator[Record]:

@@ -25,7 +25,9 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 import spectrace_loop  # noqa: E402
+from spectrace.analysis.diagnosis import diagnose  # noqa: E402
 from tests.recorders.eagle3_zoo import bundled_target, bundled_tokenizer, prompt_ids  # noqa: E402
+from tests.report.test_pack import answers, packed  # noqa: E402
 
 pytestmark = pytest.mark.engine
 
@@ -143,6 +145,8 @@ def test_a_tree_loop_is_recorded_with_what_it_has_in_hand(tmp_path: Path) -> Non
         assert trace.counts.accepted > 0
         assert trace.token_text(ids[-1]) is not None
         assert "taps" in trace.run.capture.unavailable
+    with opened(path) as trace, opened(packed(path, tmp_path / "a.zip")) as small:
+        assert answers(diagnose(small)) == answers(diagnose(trace))
 
 
 def check_step(step: Any, tree: Tree, before: list[int]) -> None:

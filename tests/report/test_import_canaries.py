@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import spectrace
+from spectrace.analysis.diagnosis import diagnose
 from spectrace.importing.sources import import_parquet, import_stream
 from tests.importing.test_sources import DATA, FILES, lines
 from tests.report import canaries
+from tests.report.test_pack import answers, packed
 
 IDS = 1 << 28
 """Ids are planted from here on: llama.cpp's log is read with at most nine digits."""
@@ -58,8 +63,6 @@ def of_log(name: str, plant: canaries.Planter) -> Iterator[bytes]:
 
 
 def _with_ids(line: bytes, other: Callable[[bytes], bytes], plant: canaries.Planter) -> bytes:
-    import re
-
     def candidate(found: re.Match[bytes]) -> bytes:
         return found[1] + other(found[2]) + found[3] + plant.text("piece", "{}").encode() + b"'"
 
@@ -110,3 +113,22 @@ def test_nothing_imported_leaves_the_machine(name: str, tmp_path: Path) -> None:
     assert canaries.found_in(canaries.packed_and_named(source, 1), plant) == {}
     open_zip = canaries.packed_and_named(source, 2, ("text", "paths"))
     assert canaries.found_in(open_zip, plant), "with everything included the search must find something"
+
+
+@pytest.mark.parametrize("name", [*FILES, "specspecs"])
+def test_a_packed_import_says_the_same(name: str, tmp_path: Path) -> None:
+    """Verdicts and counts are the same after packing, and the report beside the trace names the command."""
+    source = tmp_path / "run.spectrace"
+    if name == "specspecs":
+        pytest.importorskip("pyarrow.parquet")
+        import_parquet(DATA / "specspecs/drafts-1-00000.parquet", source)
+    else:
+        import_stream(lines(name), source)
+    out = packed(source, tmp_path / "a.zip")
+    with spectrace.open(source) as trace, spectrace.open(out) as small:
+        assert small.counts.to_mapping() == trace.counts.to_mapping()
+        before, after = answers(diagnose(trace)), answers(diagnose(small))
+        reasons = [[item[0] for item in found.pop("not checked")] for found in (before, after)]
+        assert reasons[0] == reasons[1]
+        assert after == before
+    assert "spectrace import FILE -o run.spectrace" in zipfile.ZipFile(out).read("report.md").decode()
