@@ -22,7 +22,7 @@ from benchmarks.reliability.host import ERRORS, TOLD, TRACE
 from spectrace.cli import main
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 300
+DEADLINE_S, LONG_DEADLINE_S = 300, 3600
 """A host that takes longer hangs."""
 
 
@@ -172,7 +172,7 @@ class Nursery:
         self._process.stdin.write(f"{fault.name} {folder}\n")
         self._process.stdin.flush()
         pid = int(self._line().removeprefix("pid "))
-        with _deadline(pid):
+        with _deadline(pid, LONG_DEADLINE_S if fault.is_long else DEADLINE_S):
             ended = int(self._line().removeprefix("ended "))
         return measured(fault, folder, ended, self.expected)
 
@@ -183,8 +183,8 @@ class Nursery:
 
 
 @contextmanager
-def _deadline(pid: int) -> Iterator[None]:
-    timer = threading.Timer(DEADLINE_S, os.kill, (pid, signal.SIGKILL))
+def _deadline(pid: int, seconds: float) -> Iterator[None]:
+    timer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))
     timer.start()
     try:
         yield

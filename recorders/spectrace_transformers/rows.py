@@ -73,9 +73,12 @@ class _Arrived:
     """Fields of one value, and `flags`."""
 
     def fits(self, other: _Arrived) -> bool:
-        """Whether both have the same fields and the same rules, and so can be joined."""
+        """Whether both have the same fields and are read by the same rules, and so can be joined."""
+        mine, theirs = self.capture.rules, other.capture.rules
         return (
-            self.capture.rules is other.capture.rules
+            mine.is_greedy == theirs.is_greedy
+            and mine.raw_ids is theirs.raw_ids
+            and mine.has_draft_ids == theirs.has_draft_ids
             and self.scalars.keys() == other.scalars.keys()
             and self.arrays.keys() == other.arrays.keys()
         )

@@ -85,6 +85,8 @@ class OutFile:
         self.size = 0
         self.rows = 0
         self.totals = Counts()
+        self.called_at: float | None = None
+        """Monotonic clock when the call of the file system began that is under way."""
         self._fault = fault
         self._fd = _create(path)
         self._lost = 0
@@ -172,11 +174,14 @@ class OutFile:
         return True
 
     def _write_whole(self, data: bytes) -> bool:
+        self.called_at = time.monotonic()
         try:
             _write_all(self._fd, data, self.size)
         except OSError as error:
             self._cut_back(error)
             return False
+        finally:
+            self.called_at = None
         return True
 
     def _cut_back(self, error: OSError) -> None:
@@ -302,11 +307,14 @@ class OutFile:
             return
         # A number that is closed may be given to another file: never write to it again.
         fd, self._fd = self._fd, -1
+        self.called_at = time.monotonic()
         try:
             _sync(fd)
             os.close(fd)
         except OSError as error:
             self._fault(f"{error.strerror or error} while closing")
+        finally:
+            self.called_at = None
 
 
 _sync = getattr(os, "fdatasync", os.fsync)

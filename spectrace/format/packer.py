@@ -7,6 +7,7 @@ happens when the disk is full. Runs on one thread at a time; refuses to raise fo
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -119,9 +120,10 @@ class Packer:
         return _frame(HEAD, "run", body)
 
     @property
-    def size(self) -> int:
-        """Bytes in the file, or in the newest segment of a flight recorder."""
-        return self._out.size
+    def seconds_in_call(self) -> float:
+        """How long the file system has been at the call that is under way; 0 when there is none."""
+        since = self._out.called_at
+        return 0.0 if since is None else time.monotonic() - since
 
     # --- items ---
 

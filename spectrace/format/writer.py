@@ -37,7 +37,7 @@ MAX_INTERVAL = 86_400
 QUEUE_LIMIT = 65_536
 """Most steps, and most other records, that may wait for the writing thread; further ones are lost."""
 PATIENCE_SECONDS = 10.0
-"""How long `close` waits while nothing is written; then the disk is taken to be gone."""
+"""How long `close` waits for one call of the file system; then the disk is taken to be gone."""
 ITEMS_AT_ONCE = 4096
 """Most calls packed in one go."""
 
@@ -89,6 +89,8 @@ class TraceWriter:
         self._taken_rows = 0
         self._busy = False
         self._closing = False
+        self._last: Callable[[], None] = lambda: None
+        """What the writing thread does at its end."""
         self._is_detached = False
         # Held; letting go of it wakes the writing thread before its interval is over.
         self._nap = threading.Lock()
@@ -223,33 +225,28 @@ class TraceWriter:
         """
         if self._closing:
             return
-        try:
-            if self._stop():
-                self._packer.close(end)
-        except Exception as error:  # noqa: BLE001  the engine's run is worth more than our end record
-            self._fault(f"the trace was not closed: {type(error).__name__}: {error}")
+        self._stop(lambda: self._packer.close(end))
         if self.strict and self.failed is not None:
             raise RecorderError(self.failed)
 
     def abandon(self) -> None:
         """Closes the file and removes it: nothing worth keeping was written."""
-        if not self._closing and self._stop():
-            self._packer.abandon()
+        if not self._closing:
+            self._stop(self._packer.abandon)
 
-    def _stop(self) -> bool:
-        """Ends the writing thread; False where it does not come back, and the file is still its own."""
+    def _stop(self, last: Callable[[], None]) -> None:
+        """Ends the writing thread, which does one thing more; leaves it where the disk never answers."""
+        self._last = last
         self._closing = True
         self._wake()
         while self._thread.is_alive():
-            before = self._taken_rows, self._packer.size
-            self._thread.join(PATIENCE_SECONDS)
-            if self._thread.is_alive() and before == (self._taken_rows, self._packer.size):
+            self._thread.join(PATIENCE_SECONDS / 10)
+            if self._packer.seconds_in_call > PATIENCE_SECONDS:
                 self._fault(
-                    f"nothing could be written for {PATIENCE_SECONDS:g} s; "
+                    f"the disk has not answered for {PATIENCE_SECONDS:g} s; "
                     "the trace was not closed and its last steps are lost"
                 )
-                return False
-        return True
+                return
 
     def _detach(self) -> None:
         self._closing = self._is_detached = True
@@ -289,9 +286,13 @@ class TraceWriter:
                 self._malformed += self._taken_rows - taken
             self._busy = False
             if closing and not self._queue:
-                return
+                break
             if not closing and not is_more_waiting:
                 self._nap.acquire(timeout=self._interval)
+        try:
+            self._last()
+        except Exception as error:  # noqa: BLE001  the engine's run is worth more than our end record
+            self._fault(f"the trace was not closed: {type(error).__name__}: {error}")
 
     def _drain(self) -> bool:
         """Writes what waits; True when it was too much for one go."""
