@@ -75,7 +75,8 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
                 raise Refused(f"{file.metadata.num_rows:,} rows; at most {MAX_ROWS:,} are read")
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=list(names)):
                 yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
+        # Not all that a broken file raises is Arrow's own: names and texts that are no UTF-8 are not.
         raise Refused(f"no parquet file that can be read ({' '.join(str(error).split())[:200]})") from None
 
 
