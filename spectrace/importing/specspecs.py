@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrace.errors import UsageError
+from spectrace.format.text import visible
 from spectrace.importing.counting import FROM_ZERO, MAX_DRAFTED
 from spectrace.importing.reading import MAX_COUNT, Refused, counted
 from spectrace.importing.telling import Told
@@ -77,7 +78,8 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
                 yield from batch.to_pylist()
     except (pyarrow.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
         # Not all that a broken file raises is Arrow's own: names and texts that are no UTF-8 are not.
-        raise Refused(f"no parquet file that can be read ({' '.join(str(error).split())[:200]})") from None
+        reason = visible(" ".join(str(error).split()), limit=200)
+        raise Refused(f"no parquet file that can be read ({reason})") from None
 
 
 def _prompts(path: Path) -> dict[str, list[int]]:
