@@ -69,8 +69,9 @@ def node_states(step: Step) -> tuple[NodeState, ...]:
     statuses = _statuses(parents, path, is_cut=len(emitted) <= len(path))
     own = item(emitted, len(path))
     states = []
+    target_ids, draft_ids = step.target_ids, step.draft_ids
     for index, status in enumerate(statuses):
-        pick = item(step.target_ids, parents[index] + 1)
+        pick = item(target_ids, parents[index] + 1)
         states.append(
             NodeState(
                 index=index,
@@ -78,7 +79,7 @@ def node_states(step: Step) -> tuple[NodeState, ...]:
                 parent=parents[index],
                 status=status,
                 token_id=proposal[index],
-                draft_id=item(step.draft_ids, index),
+                draft_id=item(draft_ids, index),
                 pick_id=pick,
                 wanted_id=(pick if own is None else own) if status == "rejected" else None,
             )

@@ -34,6 +34,8 @@ GLYPHS = {
 }
 """What became of a token -> the sign before it."""
 _COLOURS = {"=": "green", "x": "red", "+": "cyan"}
+_MAX_TOKENS = 1000
+"""Most tokens of a step that a line shows."""
 _MAX_TEXT = 40
 """Characters shown of one token or request name."""
 
@@ -98,23 +100,30 @@ def line_printer(trace: Trace) -> Callable[[int, Step], str]:
     width, colour = len(f"{max(len(trace.steps) - 1, 0):,}"), has_colour()
 
     def show(number: int, step: Step) -> str:
-        states = node_states(step)
-        own = next((state for state in states if state.status == "rejected"), None)
-        tokens = [_shown(trace, GLYPHS[s.status], s.token_id, colour) for s in states]
-        if own is not None and own.wanted_id is not None:
-            tokens.append(_shown(trace, "+", own.wanted_id, colour))
         fields = (
             f"{number:>{width},}",
             visible(step.request, limit=_MAX_TEXT).ljust(8),
             f"{step.step:>4}",
             f"{step.position:>6}",
             f"{step.num_accepted}/{len(step.proposal_ids)}".rjust(5),
-            " ".join(tokens),
+            "(sums of a request)" if "summed" in (step.flags or ()) else _tokens(trace, step, colour),
             *(f"[{visible(word, limit=_MAX_TEXT)}]" for word in (step.final_kind, step.stop) if word),
         )
         return "  ".join(fields).rstrip()
 
     return show
+
+
+def _tokens(trace: Trace, step: Step, colour: bool) -> str:
+    """The tokens of a step, the first thousand, and the target's own after a refusal."""
+    states = node_states(step)
+    tokens = [_shown(trace, GLYPHS[s.status], s.token_id, colour) for s in states[:_MAX_TOKENS]]
+    if len(states) > _MAX_TOKENS:
+        tokens.append(f"... and {len(states) - _MAX_TOKENS:,} more (--json has all)")
+    own = next((state for state in states if state.status == "rejected"), None)
+    if own is not None and own.wanted_id is not None:
+        tokens.append(_shown(trace, "+", own.wanted_id, colour))
+    return " ".join(tokens)
 
 
 def _shown(trace: Trace, glyph: str, token_id: int | None, colour: bool) -> str:

@@ -15,7 +15,7 @@ from spectrace.importing.reading import Refused
 
 MAX_STEPS = 1 << 18
 """Most steps believed of one request: a histogram of a few bytes may claim any number."""
-MAX_DRAFTED = 4096
+MAX_DRAFTED = 1024
 """Most draft tokens of one step."""
 MAX_SUMMED = 1 << 18
 """Most tokens of a request of which only sums are known."""

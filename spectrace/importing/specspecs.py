@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrace.errors import UsageError
+from spectrace.format.text import visible
 from spectrace.importing.counting import FROM_ZERO, MAX_DRAFTED
 from spectrace.importing.reading import MAX_COUNT, Refused, counted
 from spectrace.importing.telling import Told
@@ -75,8 +76,10 @@ def _rows(path: Path, names: Sequence[str]) -> Iterator[Row]:
                 raise Refused(f"{file.metadata.num_rows:,} rows; at most {MAX_ROWS:,} are read")
             for batch in file.iter_batches(_ROWS_AT_ONCE, columns=list(names)):
                 yield from batch.to_pylist()
-    except (pyarrow.ArrowException, OSError) as error:
-        raise Refused(f"no parquet file that can be read ({' '.join(str(error).split())[:200]})") from None
+    except (pyarrow.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError) as error:
+        # Not all that a broken file raises is Arrow's own: names and texts that are no UTF-8 are not.
+        reason = visible(" ".join(str(error).split()), limit=200)
+        raise Refused(f"no parquet file that can be read ({reason})") from None
 
 
 def _prompts(path: Path) -> dict[str, list[int]]:

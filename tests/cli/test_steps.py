@@ -100,3 +100,17 @@ def test_colour_is_for_terminals_that_want_it(trace: Path, run: Run, on_a_termin
     assert "\x1b[31m" in coloured
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == plain
     assert on_a_terminal("steps", "run.spectrace", NO_COLOR="1").out == plain
+
+
+def test_a_summed_step_shows_no_tokens_and_a_long_one_the_first(tmp_path: Path, run: Run) -> None:
+    """Sums of a request are no proposal; of a very long proposal the rest is counted."""
+    steps = [
+        {"step": 0, "position": 1, "proposal_ids": [7] * 6, "num_accepted": 4, "emitted_ids": [7] * 9},
+        {"step": 1, "position": 9, "proposal_ids": [7] * 1500, "num_accepted": 0, "emitted_ids": [8]},
+    ]
+    steps[0]["flags"] = ["summed"]
+    write_trace(tmp_path / "run.spectrace", steps)
+    summed, long = run("steps", tmp_path / "run.spectrace").out.splitlines()
+    assert summed.endswith("4/6  (sums of a request)")
+    assert long.endswith("... and 500 more (--json has all) +8")
+    assert long.count("7") < 1100

@@ -79,7 +79,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     (vllm(per_step_drafted="all"), "per_step_drafted must be a list"),
     (vllm(num_spec_steps=3), "acceptance_histogram comes to 2, num_spec_steps says 3"),
     (vllm(num_accepted_draft_tokens=9), "num_accepted_draft_tokens says 9"),
-    (vllm(per_step_drafted=[MANY, 3], num_draft_tokens=MANY + 3), "at most 4,096 are believed"),
+    (vllm(per_step_drafted=[MANY, 3], num_draft_tokens=MANY + 3), "at most 1,024 are believed"),
     (without_lists(num_draft_tokens=1), "2 tokens are accepted of 1 drafted"),
     (without_lists(num_draft_tokens=7), "7 tokens are more than 2 steps of at most 3 draft"),
     (

@@ -108,11 +108,11 @@ def of(name: str) -> dict[str, Callable[[], bytes]]:
             "empty": lambda: b"",
         }
     tried = {
-        "the most that is believed of one": lambda: claiming(STEPS, 3)[name],
+        "much of one": lambda: claiming(STEPS // 2, 3)[name],
         "more than is believed of one": lambda: claiming(STEPS + 1, 3)[name],
-        "long steps": lambda: claiming(1 << 14, 4096)[name],
+        "long steps": lambda: claiming(1 << 13, 1024)[name],
         "many that claim much": lambda: claiming(STEPS, 3)[name] * 40,
-        "steps beyond belief": lambda: claiming(1 << 15, 4097)[name],
+        "steps beyond belief": lambda: claiming(1 << 13, 1025)[name],
         "noise": lambda: bytes(range(256)) * 400,
         "empty": lambda: b"",
         "one long line": lambda: b"{" + b" " * (1 << 24),

@@ -45,6 +45,23 @@ def test_what_specspecs_wrote_comes_out(tmp_path: Path) -> None:
             assert step.emitted_ids[-1] == row["emitted_token"]
 
 
+def test_texts_that_are_no_utf8_are_one_sentence(tmp_path: Path) -> None:
+    """A name of a column, or of a sequence, that holds other bytes is refused like any broken file."""
+    parquet = pytest.importorskip("pyarrow.parquet")
+    import pyarrow
+
+    broken = pyarrow.array([b"\xff\xfe"]).view(pyarrow.string())
+    table = pyarrow.table({"sequence_id": broken, "step": [0], "draft_tokens": [[1]],
+                           "acceptance_length": [0], "emitted_token": [1]})  # fmt: skip
+    in_values, in_names = tmp_path / "values.parquet", tmp_path / "names.parquet"
+    parquet.write_table(table, in_values)
+    in_names.write_bytes(DRAFTS.read_bytes().replace(b"sequence_id", b"sequence_\xff\xfe"))
+    for path in (in_values, in_names):
+        with pytest.raises(ImportFailed, match="no parquet file that can be read") as error:
+            opened(path, tmp_path)
+        assert "\n" not in str(error.value)
+
+
 def test_drafts_that_do_not_begin_with_the_last_token_are_whole(tmp_path: Path) -> None:
     """One step that begins otherwise shows that nothing is repeated."""
     parquet = pytest.importorskip("pyarrow.parquet")
