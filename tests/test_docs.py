@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,6 +73,50 @@ def test_readme_four_lines_record_a_run(tmp_path: Path, monkeypatch: pytest.Monk
     with spectrace.open("run.spectrace") as trace:
         assert trace.state == "closed"
         assert trace.counts.proposals > 0
+
+
+@pytest.mark.engine
+def test_readme_loop_records_a_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The README's loop works as it stands, on the bundled models, and its text is the target's own."""
+    torch = pytest.importorskip("torch")
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    import spectrace
+    import spectrace_demo
+
+    folders = (spectrace_demo.target_path(), spectrace_demo.draft_path())
+    target, draft = (AutoModelForCausalLM.from_pretrained(folder).eval() for folder in folders)
+
+    def logits_after(model: Any, ids: list[int], last: int) -> Any:
+        with torch.no_grad():
+            return model(torch.tensor([ids])).logits[0, -last:]
+
+    def propose(ids: list[int]) -> tuple[list[int], Any]:
+        rows: list[Any] = []
+        for _ in range(4):
+            rows.append(logits_after(draft, [*ids, *(int(row.argmax()) for row in rows)], 1)[0])
+        return [int(row.argmax()) for row in rows], torch.stack(rows)
+
+    def accept(drafted: list[int], logits: Any) -> list[int]:
+        picks: list[int] = logits.argmax(-1).tolist()
+        agreed = next((n for n, (a, b) in enumerate(zip(drafted, picks)) if a != b), len(drafted))
+        return picks[: agreed + 1]
+
+    prompt = AutoTokenizer.from_pretrained(folders[0])(spectrace_demo.prompts()[0]).input_ids
+    names: dict[str, Any] = {"ids": list(prompt), "propose": propose, "accept": accept}
+    names["verify"] = lambda ids, drafted: logits_after(target, [*ids, *drafted], len(drafted) + 1)
+    monkeypatch.chdir(tmp_path)
+    (block,) = [block for block in blocks(README, "python") if "spectrace_loop" in block]
+    assert len(block.splitlines()) <= 15
+    exec(block, names)
+    alone = list(prompt)
+    while len(alone) < len(names["ids"]):
+        alone.append(int(logits_after(target, alone, 1)[0].argmax()))
+    assert names["ids"] == alone
+    with spectrace.open("loop.spectrace") as trace:
+        assert [token for step in trace for token in step.emitted_ids] == alone[len(prompt) :]
+        assert trace.counts.accepted > 0
+        assert trace.problems == []
 
 
 def test_readme_python_reads_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

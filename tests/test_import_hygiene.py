@@ -82,7 +82,9 @@ def test_the_bundled_models_are_found_without_an_engine() -> None:
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("recorder", ["spectrace_eagle3", "spectrace_transformers"])
+@pytest.mark.parametrize(
+    "recorder", ["spectrace_eagle3", "spectrace_loop", "spectrace_transformers.recorder"]
+)
 def test_a_recorder_brings_the_format_and_nothing_of_the_reading_side(recorder: str) -> None:
     """Importing a recorder into an engine's process loads no analysis, no viewer and no command."""
     loaded = _loaded_by("-c", f"import {recorder}")

@@ -40,7 +40,7 @@ COMMANDS: dict[str, dict[str, str]] = {
         "probe": "Run a draft alone, and count how often it is right.",
     },
     "Exchange": {
-        "import": "Make a trace of JSON lines.",
+        "import": "Make a trace of JSON lines, or of what an engine wrote.",
         "export": "Print a trace as JSON lines.",
         "report": "Write what goes into an issue, as Markdown or HTML.",
         "pack": "Write the zip that is attached to an issue.",

@@ -113,7 +113,7 @@ def _differences(found: Comparison, tokens: _Tokens) -> Iterator[str]:
             continue
         yield from _kind(KIND_WORDS[name], kind, tokens)
     if found.without_ids:
-        told = f"pack removed the token ids from {found.without_ids}"
+        told = f"no token ids in {found.without_ids} (packed, or counts only)"
         yield from wrapped("  ", f"{told}: neither tokens nor states are compared.")
     notes = (
         ("proposals that differ in length only", differences.only_length),

@@ -26,7 +26,7 @@ class Counts:
     steps: int = 0
     """All steps, prefills included."""
     proposals: int = 0
-    """Steps with at least one draft token."""
+    """Steps with at least one draft token, but for those flagged as summed."""
     drafted: int = 0
     """Draft tokens (tree nodes) proposed."""
     accepted: int = 0
@@ -125,9 +125,10 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     depths = tree.deepest()
     accepted = per_row(columns.get("num_accepted"), num_rows)
     sound = np.clip(accepted, 0, drafts)
-    goes_on = tree.goes_on(sound, depths)
+    is_single = ~_is_summed(columns, num_rows)
+    goes_on = tree.goes_on(sound, depths) & is_single
     counted = np.minimum(sound, MAX_POSITIONS)
-    proposed = drafts > 0
+    proposed = (drafts > 0) & is_single
     return Counts(
         steps=num_rows,
         proposals=int(proposed.sum()),
@@ -147,7 +148,7 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     )
 
 
-REJECTED_COLUMNS = (9, 10, 26, 28, 29)
+REJECTED_COLUMNS = (9, 10, 26, 28, 29, 55)
 """Numbers of the columns that `rejected_rows` reads."""
 
 
@@ -158,7 +159,20 @@ def rejected_rows(columns: Columns, num_rows: int) -> Array:
     sound = np.clip(per_row(columns.get("num_accepted"), num_rows), 0, drafts)
     tree = _Nodes(columns, drafts)
     refused: Array = tree.goes_on(sound, tree.deepest()) & ~_was_cut(sound, emitted, columns)
-    return refused
+    return refused & ~_is_summed(columns, num_rows)
+
+
+def _is_summed(columns: Columns, num_rows: int) -> Array:
+    """[rows] bool: the step stands for several rounds of which only sums are known, and is no proposal."""
+    rows = np.zeros(num_rows, bool)
+    flags = columns.get("flags")
+    if flags is None or "summed" not in flags.words:
+        return rows
+    row_of = np.repeat(np.arange(num_rows), per_row(flags, num_rows))
+    if flags.known is not None:
+        row_of = row_of[flags.known]
+    rows[row_of[flags.values == flags.words.index("summed")]] = True
+    return rows
 
 
 def path_lengths(columns: Columns, num_rows: int) -> tuple[Array, Array, Array]:

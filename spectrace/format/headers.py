@@ -59,6 +59,14 @@ def run_mapping(run: Run | Mapping[str, Any]) -> dict[str, Any]:
     return header
 
 
+def may_lack_ids(run: Mapping[str, Any]) -> bool:
+    """Whether `proposal_ids` and `emitted_ids` may hold null: pack dropped them, or nobody knew them."""
+    capture = run.get("capture")
+    unavailable = capture.get("unavailable") if isinstance(capture, Mapping) else None
+    names = unavailable if isinstance(unavailable, Mapping) else {}
+    return "packed" in run or "proposal_ids" in names or "emitted_ids" in names
+
+
 def deep_merge(base: Mapping[str, Any], update: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with the keys of ``update`` over it; maps are merged key by key.
 

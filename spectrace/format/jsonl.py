@@ -10,6 +10,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -170,23 +171,52 @@ def import_lines(
         ImportFailed: a line does not hold what it must; line and field are named and nothing is written.
         RecorderError: the file exists or cannot be created.
     """
-    if out.exists():
-        raise RecorderError(f"{out}: exists already; give another name or remove it")
-    partial = out.with_name(f".{out.name}.{os.getpid()}.part")
-    importer = _Importer(partial, source)
-    try:
+    with _importer(out, source) as importer:
         read = 0
         for line in lines:
             importer.add(line)
             read += len(line)
             if on_progress is not None and importer.line % 1000 == 0:
                 on_progress(read)
+    return importer.num_steps
+
+
+def import_records(records: Iterable[tuple[int, dict[str, Any]]], out: Path, *, source: str = "-") -> int:
+    """Writes a trace from records in the form of JSON lines, whole or not at all.
+
+    Args:
+        records: line of the source that each comes from, and its object; emptied on the way.
+        out: file to create.
+        source: name of the source in messages.
+
+    Returns:
+        Number of steps.
+
+    Raises:
+        ImportFailed: a record does not hold what it must, and nothing is written.
+        RecorderError: the file exists or cannot be created.
+    """
+    with _importer(out, source) as importer:
+        for line, record in records:
+            importer.line = line
+            importer.take(record)
+    return importer.num_steps
+
+
+@contextmanager
+def _importer(out: Path, source: str) -> Iterator[_Importer]:
+    """What takes records; `out` is there when all were sound."""
+    if out.exists():
+        raise RecorderError(f"{out}: exists already; give another name or remove it")
+    partial = out.with_name(f".{out.name}.{os.getpid()}.part")
+    importer = _Importer(partial, source)
+    try:
+        yield importer
         importer.finish()
         partial.rename(out)
     except BaseException:
         importer.abandon()
         raise
-    return importer.num_steps
 
 
 class _Importer:
@@ -207,8 +237,11 @@ class _Importer:
         """One line."""
         self.line += 1
         record = self._parsed(line)
-        if record is None:
-            return
+        if record is not None:
+            self.take(record)
+
+    def take(self, record: dict[str, Any]) -> None:
+        """One record, as its line says it."""
         kind = record.pop("record", None)
         if self._packer is None:
             self._start(kind, record)

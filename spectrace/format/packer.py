@@ -33,7 +33,7 @@ from spectrace.format.frames import (
     pack_body,
     unpack_record,
 )
-from spectrace.format.headers import deep_merge, plain
+from spectrace.format.headers import deep_merge, may_lack_ids, plain
 from spectrace.format.items import Batch, Item, called
 from spectrace.format.outfile import OutFile, Pending, gap
 from spectrace.format.shredding import from_arrays, need_required, shred
@@ -118,6 +118,11 @@ class Packer:
         }
         return _frame(HEAD, "run", body)
 
+    @property
+    def size(self) -> int:
+        """Bytes in the file, or in the newest segment of a flight recorder."""
+        return self._out.size
+
     # --- items ---
 
     def write(self, items: Sequence[Item | Batch]) -> None:
@@ -184,9 +189,10 @@ class Packer:
 
     def _refuse(self, item: Item | Batch, error: Exception, pending: list[Pending]) -> None:
         what = str(error) if isinstance(error, FieldFault) else f"{type(error).__name__}: {error}"
-        self._fault(f"a {item.kind} was not recorded: {what}")
+        self._fault(f"a {item.kind} was not recorded: {what.removesuffix(': ')}")
         if item.num_rows:
-            pending.append(gap(item.num_rows, "malformed"))
+            reason = "out of memory" if isinstance(error, MemoryError) else "malformed"
+            pending.append(gap(item.num_rows, reason))
 
     def _resolved(self, items: Sequence[Item | Batch], pending: list[Pending]) -> list[Item | Batch]:
         """The items, with what deferred ones return; where that is None there is nothing to record."""
@@ -214,8 +220,8 @@ class Packer:
                 numbered.append(self._numbered(row, declared))
             except FieldFault as fault:
                 raise FieldFault(fault.field, fault.expected, at) from None
-        is_packed = "packed" in self._run
-        self._out.write(declared + self._step_frames(len(rows), shred(numbered, is_packed=is_packed)))
+        columns = shred(numbered, may_lack_ids=may_lack_ids(self._run))
+        self._out.write(declared + self._step_frames(len(rows), columns))
 
     def add_columns(self, num_rows: int, columns: Columns, names: Callable[[int], str]) -> None:
         """Writes steps that are columns already.

@@ -364,7 +364,7 @@ class Step:
     draft_ids: _Field[tuple[int | None, ...] | None] = _Field()
     """[K] raw ids in the draft vocabulary, None where unknown."""
     proposal_ids: Ids = _Field()
-    """[K] ids in the target vocabulary, None where a packed trace has dropped them; () for a step without
+    """[K] ids in the target vocabulary, None where they are dropped or unknown; () for a step without
     proposal, such as a prefill."""
     parents: OptionalInts = _Field()
     """[K] index of the parent node, -1 = root; None = chain."""
@@ -431,7 +431,7 @@ class Step:
     started_ns: OptionalInt = _Field()
     """Nanoseconds from the start of recording to the start of the step, monotonic clock."""
     flags: _Field[tuple[str, ...] | None] = _Field()
-    """prefill | replay | dummy | truncated | simulated."""
+    """prefill | replay | dummy | truncated | simulated | summed (rounds of which only sums are known)."""
     extra: OptionalStr = _Field()
     """Unknown keys, as JSON text."""
 

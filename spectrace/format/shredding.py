@@ -25,25 +25,25 @@ from spectrace.format.fields import (
 )
 from spectrace.format.frames import MAX_DEPTH, is_shallow
 
-_PACKED_FIELDS = tuple(
+_FIELDS_WITHOUT_IDS = tuple(
     replace(field, required=field.required and field.shape == "scalar") for field in FIELDS
 )
 """The fields where ids may be unknown, though not how many there are."""
 
 
-def shred(rows: Sequence[Mapping[str, Any]], *, is_packed: bool = False) -> Columns:
+def shred(rows: Sequence[Mapping[str, Any]], *, may_lack_ids: bool = False) -> Columns:
     """Columns of the fields that any row has.
 
     Args:
         rows: one mapping per step, keys named as the fields of `Step`; unknown keys go to `extra`.
-        is_packed: they are of a packed trace, which has dropped the ids of required lists.
+        may_lack_ids: the ids of required lists may be null; how many there are is known all the same.
 
     Raises:
         FieldFault: a value does not fit its field; the row is named.
     """
     columns: Columns = {}
     rows = [_with_extra(row) for row in rows]
-    for field in _PACKED_FIELDS if is_packed else FIELDS:
+    for field in _FIELDS_WITHOUT_IDS if may_lack_ids else FIELDS:
         given = [row.get(field.name) for row in rows]
         if all(value is None for value in given):
             continue

@@ -15,7 +15,7 @@ def _words(text: str) -> frozenset[str]:
 METHODS = _words("draft_model ngram early_exit eagle eagle2 eagle3 mtp medusa dflash suffix other")
 ENGINES = _words(
     "transformers vllm sglang llama.cpp tensorrt_llm spectrace_transformers spectrace_eagle3 "
-    "spectrace_vllm spectrace_sglang spectrace"
+    "spectrace_vllm spectrace_sglang spectrace_loop spectrace"
 )
 RUNNERS = frozenset(("chain", "dynamic tree", "static tree", "loop", "V1", "V2", "sync", "async"))
 CONTROLS = _words("self-draft predictable-text no-draft")
@@ -39,7 +39,7 @@ STEP_WORDS: Mapping[str, frozenset[str]] = {
     "segment": frozenset(("prompt", "think", "answer", "tool", "grammar")),
     "mask": frozenset(("on", "off")),
     "taps.dtype": DTYPES,
-    "flags": frozenset(("prefill", "replay", "dummy", "truncated", "simulated")),
+    "flags": frozenset(("prefill", "replay", "dummy", "truncated", "simulated", "summed")),
 }
 """Words of a step's text columns."""
 GAP_REASONS = frozenset(

@@ -19,7 +19,7 @@ from spectrace.tui.keymap import keymap_path
 from spectrace.tui.loader import Loader
 from spectrace.tui.plain import check_screen
 from spectrace.tui.prepaint import first_screen
-from spectrace.tui.terminal import Terminal, terminal_of
+from spectrace.tui.terminal import Terminal, places_text, terminal_of
 from spectrace.tui.tip import first_tip, tip_path
 
 if TYPE_CHECKING:
@@ -201,8 +201,9 @@ def _check_terminal() -> None:
             f"the terminal says that it has {width:,} columns and {height:,} lines; "
             "stty cols 80 rows 24 tells it otherwise"
         )
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+    if not places_text(os.environ):
+        term = visible(os.environ.get("TERM", "")) or "unset"
         raise UsageError(
-            "this terminal cannot place text (TERM is dumb or unset); "
+            f"this terminal has no screen to draw on (TERM is {term}); "
             "spectrace view --plain and spectrace stats print the same"
         )

@@ -10,7 +10,7 @@ from rich.cells import get_character_cell_size
 
 from spectrace.tui.spans import Line, Span
 
-_PLAIN = str.maketrans("─│├└·→…█░▁▂▃▄▅▆▇⟨⟩", "-||`.>~#." + "_.-=+*%<>")
+_PLAIN = str.maketrans("─│├└·→…█░▁▂▃▄▅▆▇⟨⟩‹", "-||`.>~#." + "_.-=+*%<><")
 
 
 def to_ascii(line: Iterable[Span]) -> Line:

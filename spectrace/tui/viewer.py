@@ -22,7 +22,7 @@ from spectrace.tui.background import Background, Outcome
 from spectrace.tui.drivers import driver_class
 from spectrace.tui.ending import Ending
 from spectrace.tui.fault import fault_lines
-from spectrace.tui.findings import Findings, find
+from spectrace.tui.findings import Findings, find, known_findings
 from spectrace.tui.keymap import keymap_path, own_keys
 from spectrace.tui.keys import by_key, every_key
 from spectrace.tui.listed import Filter
@@ -30,7 +30,7 @@ from spectrace.tui.loader import Loader
 from spectrace.tui.messages import DiagnosisMade, RequestsCounted, TaskAdvanced, TraceGrew
 from spectrace.tui.pages import PAGES
 from spectrace.tui.pages.own import fields_page, help_page
-from spectrace.tui.pages.page import Page
+from spectrace.tui.pages.page import Page, PageLine
 from spectrace.tui.prepaint import FirstPaint
 from spectrace.tui.screens.asking import AskingScreen
 from spectrace.tui.screens.copying import CopyScreen
@@ -106,7 +106,6 @@ class Viewer(App[None]):
         """Page -> length of the trace and facts, for pages that do not follow the cursor."""
         self.steps: StepsScreen
         """The main screen. Kept, since threads ask for it when Textual's stack of screens is gone."""
-        self.findings: Findings | None = None
         self._diagnosing = Background()
         self._at = at
         self._first_screen = screen
@@ -182,23 +181,32 @@ class Viewer(App[None]):
 
     # --- screens ---
 
-    def open_page(self, name: str) -> bool:
-        """Shows a page above the list of steps; False where there is none of this name."""
+    def open_page(self, name: str, word: str = "") -> bool:
+        """Shows a page above the list of steps, with a word; False where there is none of this name."""
         page = self.pages.get(name)
         if page is None:
             return False
         if not (isinstance(self.screen, PageScreen) and self.screen.page is page):
             row = self.steps.row
             self.show_steps()
-            self.push_screen(PageScreen(page, row, scrolls_by_line=self._is_frugal))
+            self.push_screen(PageScreen(page, row, scrolls_by_line=self._is_frugal, word=word))
         return True
 
-    def show_steps(self, row: int | None = None, position: int | None = None) -> None:
-        """Shows the list of steps, at a step when one is given."""
+    def open_place(self, line: PageLine) -> None:
+        """Goes where a line of a page leads: to its step, and there to a page."""
+        self.show_steps()
+        if line.row is not None and not self.steps.listed.holds(line.row):
+            self.steps.say(f"step {line.row:,} is not listed: u undoes the filter")
+            return
+        if line.row is not None:
+            self.steps.jump_to(line.row, line.word, position=line.position)
+        if line.page:
+            self.open_page(line.page, line.word)
+
+    def show_steps(self) -> None:
+        """Shows the list of steps."""
         while len(self.screen_stack) > 1:
             self.close_screen()
-        if row is not None:
-            self.steps.jump_to(row, position=position)
 
     def close_screen(self) -> AskingScreen:
         """Goes back; the screen that was below."""
@@ -303,6 +311,11 @@ class Viewer(App[None]):
 
     # --- diagnosis ---
 
+    @property
+    def findings(self) -> Findings | None:
+        """What was found, as soon as a screen has asked for it."""
+        return known_findings(self.loader)
+
     def diagnose(self) -> None:
         """Asks every rule, on a thread; the screen is told."""
         self._diagnosing.start(lambda stop: find(self.loader.stoppable(stop)), self._diagnosed)
@@ -312,7 +325,6 @@ class Viewer(App[None]):
         self._diagnosing.stop()
 
     def _diagnosed(self, outcome: Outcome) -> None:
-        self.findings = outcome.value
         self.tell(self.steps, DiagnosisMade(outcome.value, outcome.error))
 
     # --- following ---

@@ -1,4 +1,4 @@
-"""What is fuzzed: four doors through which a stranger's bytes come in.
+"""What is fuzzed: the doors through which a stranger's bytes come in.
 
 Each takes bytes and must end in a result or in a `SpectraceError` of one line; anything else is a fault. Used
 by `run.py` with coverage, and by `test_corpus.py` on every run of the tests.
@@ -11,6 +11,7 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
@@ -20,6 +21,8 @@ from spectrace.checkpoint.directory import open_checkpoint
 from spectrace.errors import SpectraceError
 from spectrace.format.fields import LEAVES
 from spectrace.format.jsonl import export_lines, import_lines
+from spectrace.importing import counting
+from spectrace.importing.sources import NAMES, import_parquet, import_stream
 from spectrace.report.columns import ColumnRedactor
 
 HEADER = 25
@@ -84,6 +87,33 @@ def import_(data: bytes) -> None:
     _on_disk("run.jsonl", data, use)
 
 
+def foreign(data: bytes) -> None:
+    """What engines write, as JSON or as a log; in one that begins with NAME and a NUL, what NAME writes."""
+
+    def use(path: Path) -> None:
+        head, found, rest = data.partition(b"\0")
+        name = head.decode("ascii", "replace") if found else None
+        given = rest if name in NAMES else data
+        out = path.with_name("out.spectrace")
+        # A few bytes may claim as many steps as are believed, which takes long and finds nothing.
+        with mock.patch.multiple(counting, MAX_STEPS=2000, MAX_SUMMED=2000):
+            import_stream(given.splitlines(keepends=True), out, name=name if name in NAMES else None)
+        _use(out)
+
+    _on_disk("responses.jsonl", data, use)
+
+
+def parquet(data: bytes) -> None:
+    """Drafts of specspecs."""
+
+    def use(path: Path) -> None:
+        out = path.with_name("out.spectrace")
+        import_parquet(path, out)
+        _use(out)
+
+    _on_disk("drafts-1.parquet", data, use)
+
+
 def package(data: bytes) -> None:
     """A zip or gzip file."""
     _on_disk("attach.zip", data, _use)
@@ -104,6 +134,8 @@ def check(data: bytes) -> None:
 TARGETS: dict[str, Callable[[bytes], None]] = {
     "read": read,
     "import": import_,
+    "foreign": foreign,
+    "parquet": parquet,
     "package": package,
     "check": check,
 }

@@ -145,7 +145,7 @@ class Session:
 def until_equal(one: Session, other: Session) -> None:
     """Reads from both until they show the same cells."""
     deadline = time.monotonic() + PATIENCE
-    while one.screen.cells != other.screen.cells:
+    while one.screen.seen != other.screen.seen:
         if time.monotonic() > deadline:
             rows = zip(one.screen.lines, other.screen.lines, strict=True)
             raise AssertionError("\n".join(f"{a!r}\n{b!r}" for a, b in rows if a != b) or "styles differ")

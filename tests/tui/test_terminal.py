@@ -139,7 +139,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(trace: Path, number: signal.Sign
         assert "\x1b[?25h" in end
 
 
-@pytest.mark.parametrize("term", ["dumb", ""])
+@pytest.mark.parametrize("term", ["dumb", "", "vt100"])
 def test_a_terminal_that_cannot_place_text_is_refused_in_words(trace: Path, term: str) -> None:
     """No screen is drawn; the sentence says what to type instead."""
     with Session(trace, environ={"TERM": term}, size=(200, 24)) as session:

@@ -20,6 +20,7 @@ from spectrace.analysis.comparison.rows import Rows, read_rows
 from spectrace.analysis.comparison.tap_match import match_taps
 from spectrace.analysis.comparison.text_pair import TextPair
 from spectrace.analysis.diagnosis.fingerprints import TapTally
+from spectrace.format.headers import may_lack_ids
 
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
@@ -59,7 +60,7 @@ def _compared(a: Trace, b: Trace, on_progress: Callable[[int], None] | None) -> 
     without = [
         label
         for label, trace, rows in (("A", a, one), ("B", b, other))
-        if trace.run_mapping.get("packed") is not None and rows.committed.is_empty
+        if may_lack_ids(trace.run_mapping) and rows.committed.is_empty
     ]
     differences, marks = compare_rows(one, other, texts, alignment.pairs, has_ids=not without)
     fork = judge_forks(a, b, differences.forks, differences.kinds["emitted"].requests)

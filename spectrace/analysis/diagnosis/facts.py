@@ -6,7 +6,7 @@ that of steps.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -93,6 +93,16 @@ class Facts:
         given = next((reasons[name] for name in missing if name in reasons), None)
         reason = f"no {', no '.join(missing)}" if given is None else given
         return NotChecked(id=id_, reason=reason, how=how, missing=missing)
+
+    def unavailable(self, id_: str, name: str) -> Iterator[NotChecked]:
+        """The answer where the header says that a field which every step must have is not what it seems.
+
+        A trace of counts has ids that are null, and may have positions, or an order, that nobody told.
+        """
+        capture = self.run.capture
+        reason = None if capture is None else capture.unavailable.get(name)
+        if reason is not None:
+            yield NotChecked(id=id_, reason=reason, how="record the run itself", missing=(name,))
 
     def has(self, name: str) -> bool:
         """Whether any step has a field, or the header has it, by its path."""

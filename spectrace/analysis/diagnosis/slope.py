@@ -80,6 +80,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     """A steady fall within the texts."""
     if facts.run.method in ("ngram", "suffix"):
         return
+    unknown = [*facts.unavailable(ID, "step")]
+    if unknown:
+        yield from unknown
+        return
     line = fitted(facts.of(SlopeTally))
     if line is None or line.spread < _SPREAD or line.steps < MIN_STEPS or line.requests < MIN_PROMPTS:
         yield NotChecked(

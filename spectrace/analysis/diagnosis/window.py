@@ -188,6 +188,10 @@ def _window_finding(window: int, declared: int | None, strength: Strength) -> Fi
 
 def judge_length(facts: Facts) -> Iterator[Outcome]:
     """Acceptance that falls with the context; a hint only, as longer prompts are other tasks."""
+    unknown = [*facts.unavailable("window/length", "position")]
+    if unknown:
+        yield from unknown
+        return
     tally = facts.of(LengthTally)
     used = [at for at in range(_BUCKETS) if tally.bucket_steps[at] >= _MIN_BUCKET]
     if len(used) < 2:

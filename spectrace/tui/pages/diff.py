@@ -174,7 +174,8 @@ def _first(sides: tuple[Side, Side], found: Comparison, width: int) -> Iterator[
         yield from _kind(name, kind, sides, sizes, width)
     if found.without_ids:
         words = (
-            f"pack removed the token ids from {found.without_ids}: neither tokens nor states are compared."
+            f"no token ids in {found.without_ids} (packed, or counts only): neither tokens nor states are "
+            "compared."
         )
         yield from paragraph(words, width, role="warning")
     others = [at for at in found.first_differences.by_request if at.steps is not None]
