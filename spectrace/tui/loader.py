@@ -328,21 +328,22 @@ class Loader:
         Returns:
             0..1 a cell; None where no step with a proposal lies.
         """
-        if not self.total or cells <= 0:
+        total = self.total  # Read once: the trace may grow meanwhile.
+        if not total or cells <= 0:
             return [None] * max(cells, 0)
-        first, proposals, rejected = self._weights()
+        first, proposals, rejected = self._weights(total)
         # A group or step may reach over several cells and a cell over several of them: take the sum over
         # those that touch it.
-        edges = np.arange(cells + 1) * self.total // cells
+        edges = np.arange(cells + 1) * total // cells
         start = np.maximum(first.searchsorted(edges[:-1], "right") - 1, 0)
         stop = np.maximum(first.searchsorted(edges[1:], "left"), start + 1)
         sums = [np.concatenate([[0], np.cumsum(column)]) for column in (proposals, rejected)]
         proposed, refused = (column[stop] - column[start] for column in sums)
         return [int(r) / int(p) if p else None for p, r in zip(proposed, refused)]
 
-    def _weights(self) -> tuple[Array, Array, Array]:
-        """First row, proposals and rejections of each piece that the minimap is made of."""
-        if self.total > _EXACT_ROWS:
+    def _weights(self, total: int) -> tuple[Array, Array, Array]:
+        """First row, proposals and rejections of each piece that the minimap of `total` steps is made of."""
+        if total > _EXACT_ROWS:
             with self._lock:
                 groups = self._trace.groups
             return (
@@ -350,15 +351,17 @@ class Loader:
                 groups.proposals.astype(np.int64),
                 groups.rejected.astype(np.int64),
             )
-        proposals, rejected = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
+        proposals, rejected = np.zeros(total, np.int64), np.zeros(total, np.int64)
         for row, chunk, _ in self.chunks(0):
             columns = chunk.columns(*REJECTED_COLUMNS)
-            stop = row + chunk.num_rows
-            rejected[row:stop] = rejected_rows(columns, chunk.num_rows)
+            if row >= total:
+                break
+            rows = slice(0, total - row)
+            rejected[row : row + chunk.num_rows] = rejected_rows(columns, chunk.num_rows)[rows]
             proposal = columns.get("proposal_ids")
             if proposal is not None and proposal.present is None:
-                proposals[row:stop] = proposal.lengths[0] > 0
-        return np.arange(self.total), proposals, rejected
+                proposals[row : row + chunk.num_rows] = (proposal.lengths[0] > 0)[rows]
+        return np.arange(total), proposals, rejected
 
     def refresh(self) -> int:
         """Looks for what a live writer has added; the number of new steps."""

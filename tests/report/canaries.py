@@ -28,7 +28,7 @@ from spectrace.format.jsonl import export_lines, import_lines
 from spectrace.report.packing import pack
 
 FIRST_ID = 1 << 41
-"""Ids are planted above this; no other number of these traces is as large."""
+"""Ids are planted from here on; no other number of these traces is as large."""
 
 
 class Planter:
@@ -36,10 +36,12 @@ class Planter:
 
     Args:
         seed: of everything random.
+        ids: ids are planted from here on, below twice that.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, ids: int = FIRST_ID) -> None:
         self.random = random.Random(seed)
+        self.first_id = ids
         self.texts: dict[str, str] = {}
         """Canary -> where it was planted."""
         self.ids: dict[int, str] = {}
@@ -56,7 +58,7 @@ class Planter:
 
     def id(self, where: str) -> int:
         """An id that is nowhere else."""
-        found = FIRST_ID + self.random.getrandbits(40)
+        found = self.random.randrange(self.first_id, 2 * self.first_id)
         self.ids[found] = where
         return found
 
@@ -65,6 +67,35 @@ class Planter:
         found = float(np.float32(1000 + self.random.getrandbits(22) / 4096))
         self.floats[found] = where
         return found
+
+    def holds(self, value: Any) -> bool:
+        """Whether a canary lies anywhere in a value."""
+        if isinstance(value, dict):
+            return any(map(self.holds, (*value, *value.values())))
+        if isinstance(value, (list, tuple)):
+            return any(map(self.holds, value))
+        if isinstance(value, str):
+            return any(core in value for core in self.texts)
+        return value in self.ids or value in self.floats
+
+
+_PAIR = {"id": 0, "logprob": 1}
+
+
+def values_at(value: Any, path: str) -> list[Any]:
+    """Everything under a path of the table of redaction: through lists and pairs; `extra`: unknown keys."""
+    if not path:
+        return [value]
+    if isinstance(value, list):
+        if path in _PAIR and len(value) == 2 and not isinstance(value[0], list):
+            return [value[_PAIR[path]]]
+        return [found for item in value for found in values_at(item, path)]
+    if not isinstance(value, dict):
+        return []
+    key, _, rest = path.partition(".")
+    if key == "extra":
+        return [{name: item for name, item in value.items() if "zq" in name}]
+    return values_at(value[key], rest) if key in value else []
 
 
 def records(plant: Planter) -> Iterator[dict[str, Any]]:
@@ -79,6 +110,10 @@ def records(plant: Planter) -> Iterator[dict[str, Any]]:
             "segment_map": {plant.text("segment_map"): [plant.id("segment_map")]},
             "prompt_digest": plant.text("prompt_digest"),
             "external_id": plant.text("external_id"),
+            "reported": {
+                "accept_length": 2.5,
+                plant.text("request.reported"): plant.text("request.reported"),
+            },
             plant.text("unknown key of request"): plant.text("unknown value of request"),
         }
     yield {
@@ -87,7 +122,13 @@ def records(plant: Planter) -> Iterator[dict[str, Any]]:
         "draft": {str(plant.id("tokens.draft")): plant.text("token text")},
     }
     rows = [{"position": 0, "rms": plant.float("reference"), "projections": [plant.float("reference")] * 32}]
-    yield {"record": "reference", "boundary": 2, "rows": rows}
+    yield {
+        "record": "reference",
+        "request": requests[0],
+        "boundary": plant.id("reference.boundary"),
+        "rows": rows,
+        plant.text("unknown key of reference"): plant.text("unknown value of reference"),
+    }
     # Some runs are of one id, so that rules which name it speak.
     step: dict[str, Any] = {}
     same = plant.id("constant id") if plant.random.random() < 0.3 else None
@@ -158,7 +199,8 @@ def _run(plant: Planter) -> dict[str, Any]:
         "verification": {"rule": choice(["greedy", word("rule")]), "lossless": True,
                          word("rule key"): word("rule")},
         "sampling": {"temperature": 0.0, "seed": plant.id("seed"), "processors": [word("processors")]},
-        "speculation": {"num_draft_tokens": 3, word("speculation key"): word("speculation value")},
+        "speculation": {"num_draft_tokens": 3, word("speculation key"): word("speculation value"),
+                        "tree": {"topk": 2, word("tree key"): word("tree value")}},
         "tokenizer": {
             "digest": word("tokenizer digest"),
             "vocab_size": 64,
@@ -168,6 +210,7 @@ def _run(plant: Planter) -> dict[str, Any]:
         "template_digest": word("template"),
         "training": {"first_position_accuracy": 0.8, "data": word("training"), word("training key"): 1},
         "baseline": {"token_ns": 1000, "machine": word("baseline")},
+        "control": word("control"),
         "reported": {"accept_length": 2.5, word("reported key"): 3.0},
         "capture": {
             "mode": word("capture mode"),
@@ -205,11 +248,13 @@ def _step(plant: Planter, request: str, number: int, same: int | None) -> dict[s
         "draft_ids": [one("draft_ids") for _ in range(size)],
         "proposal_ids": proposal,
         "draft_logprobs": [-0.5] * size,
-        "draft_top": [[[plant.id("draft_top"), -0.5]] for _ in range(size)],
-        "draft_inputs": [{"rms": 1.5, word("unknown key of input"): word("unknown value of input")}],
+        "draft_top": [[[plant.id("draft_top"), plant.float("draft_top")]] for _ in range(size)],
+        "draft_inputs": [
+            {"rms": 1.5, "token_position": 3, word("unknown key of input"): word("unknown value of input")}
+        ],
         "target_ids": [plant.id("target_ids") for _ in range(size + 1)],
         "target_ranks": [2] * size,
-        "target_top": [[[plant.id("target_top"), -0.5]] for _ in range(size + 1)],
+        "target_top": [[[plant.id("target_top"), plant.float("target_top")]] for _ in range(size + 1)],
         "logits_kind": word("logits_kind"),
         "num_accepted": accepted,
         "emitted_ids": [*proposal[:accepted], plant.id("emitted_ids")],
@@ -225,7 +270,8 @@ def _step(plant: Planter, request: str, number: int, same: int | None) -> dict[s
         ],
         "nonfinite": {"draft_logits": 0,
                       word("unknown key of nonfinite"): word("unknown value of nonfinite")},
-        "flags": [word("flags")],
+        "started_ns": plant.id("started_ns"),
+        "flags": ["summed", word("flags")],
         word("unknown key of step"): {word("unknown key"): [word("unknown value"), plant.id("unknown id")]},
     }  # fmt: skip
 
@@ -311,7 +357,7 @@ def found_in(path: Path, plant: Planter) -> dict[str, str]:
         if any(c.lower() in lower or c in exact for c in clothings(core))
     }
     integers, floats = numbers_in(path)
-    written = {int(n.replace(",", "")) for n in re.findall(r"\d[\d,]{9,}", lower.decode("latin-1"))}
+    written = {int(n.replace(",", "")) for n in re.findall(r"\d[\d,]{7,}", lower.decode("latin-1"))}
     for id_, where in plant.ids.items():
         raw = struct.pack("<Q", id_) in exact or struct.pack(">Q", id_) in exact
         if raw or id_ in integers or id_ in written:
@@ -328,14 +374,19 @@ def plant_and_pack(seed: int, folder: Path, include: Iterable[str] = ()) -> tupl
     lines = [json.dumps(record) for record in records(plant)]
     source = folder / plant.text("file name", "{}.spectrace")
     import_lines(lines, source)
-    out = folder / f"attach-{seed}.zip"
+    return packed_and_named(source, seed, include), plant
+
+
+def packed_and_named(source: Path, seed: int, include: Iterable[str] = ()) -> Path:
+    """The zip of a trace, beside it."""
+    out = source.with_name(f"attach-{seed}.zip")
     with spectrace.open(source) as trace:
         pack(trace, out, name=out.name, include=frozenset(include))
-    return out, plant
+    return out
 
 
 def main(count: int) -> int:
-    """Packs so many random traces; the number in which something was found."""
+    """Packs so many random traces and says where something was found; the number of such traces."""
     leaks = 0
     with tempfile.TemporaryDirectory() as folder:
         for seed in range(count):
@@ -343,9 +394,10 @@ def main(count: int) -> int:
             found = found_in(out, plant)
             leaks += bool(found)
             if found:
-                pass
+                sys.stdout.write(f"trace {seed}: {', '.join(sorted(set(found.values())))}\n")
             for path in Path(folder).iterdir():
                 path.unlink()
+    sys.stdout.write(f"{count:,} traces packed, something found in {leaks:,}\n")
     return leaks
 
 

@@ -15,9 +15,9 @@ import spectrace
 from spectrace.analysis.diagnosis import Diagnosis, diagnose
 from spectrace.errors import RecorderError, UsageError
 from spectrace.format.fields import LEAVES
-from spectrace.format.records import Run
+from spectrace.format.records import Gap, Reference, Request, Run
 from spectrace.report.packing import pack
-from spectrace.report.redaction import OTHERS, RUN, STEPS
+from spectrace.report.redaction import OTHERS, RUN, STEPS, Rule, reduced_run
 from spectrace.testing import write_trace
 from tests.report import canaries
 
@@ -63,6 +63,37 @@ def test_every_line_says_how_or_why() -> None:
         assert bool(rule.note) == (rule.action != "kept"), rule
 
 
+def test_every_field_of_other_records_has_a_line_in_the_table() -> None:
+    """The table names every field of requests, references and gaps."""
+    named = {rule.path for rule in OTHERS}
+    for name, cls in (("request", Request), ("reference", Reference), ("gap", Gap)):
+        assert {f"{name}.{item.name}" for item in fields(cls)} <= named
+
+
+@pytest.mark.parametrize("rule", RUN, ids=lambda rule: rule.path)
+def test_a_header_value_of_any_shape_is_no_way_out(rule: Rule) -> None:
+    """Where a number or a list belongs, a stranger's recorder may have written text: it does not leave."""
+    word = "zq0123456789abcde"
+    for value in (
+        word,
+        [word],
+        {word: word},
+        [[word]],
+        {"rope_type": word},
+        {word: {"shape": word}},
+        (word,),
+    ):
+        assert word not in repr(rule.value(value))
+        assert word not in repr(reduced_run(nested(rule.path, value), frozenset()))
+
+
+def nested(path: str, value: Any) -> Any:
+    """A mapping that holds a value under a path of keys."""
+    for key in reversed(path.split(".")):
+        value = {key: value}
+    return value
+
+
 # --- nothing leaks ---------------------------------------------------------------------------------
 
 
@@ -71,6 +102,31 @@ def test_no_canary_leaves_the_machine(seed: int, tmp_path: Path) -> None:
     """Texts, ids, names and paths planted in every field are in no member of the zip, in no encoding."""
     out, plant = canaries.plant_and_pack(seed, tmp_path)
     assert canaries.found_in(out, plant) == {}
+
+
+def test_every_field_that_is_not_kept_holds_a_canary() -> None:
+    """A field that the table reduces or drops is planted in some of the random traces, or this names it."""
+    planted: set[str] = set()
+    for seed in range(5):
+        plant = canaries.Planter(seed)
+        for record in canaries.records(plant):
+            planted |= {
+                rule.path
+                for rule, path in lines_of(record["record"])
+                if plant.holds(canaries.values_at(record, path))
+            }
+    missing = {rule.path for rule in (*STEPS, *RUN, *OTHERS) if rule.action != "kept"} - planted
+    assert missing == set()
+
+
+def lines_of(kind: str) -> list[tuple[Rule, str]]:
+    """The lines of the table that are about a kind of record, with the path within it."""
+    if kind in ("run", "amend", "step"):
+        return [(rule, rule.path) for rule in (STEPS if kind == "step" else RUN)]
+    inner = [
+        (rule, rule.path.removeprefix(f"{kind}.")) for rule in OTHERS if rule.path.startswith(f"{kind}.")
+    ]
+    return [*inner, *((rule, "extra") for rule in OTHERS if rule.path == "*")]
 
 
 def test_the_search_finds_what_is_there(tmp_path: Path) -> None:
