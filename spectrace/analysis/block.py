@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 ROWS_AT_ONCE = 8192
 """Steps joined into one block, so that a step costs no call of numpy of its own."""
+DRAFTED_AT_ONCE = 1 << 18
+"""Draft tokens after which a block is full all the same: a small frame may hold a million."""
 
 
 class Values(NamedTuple):
@@ -314,13 +316,14 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
     base = 0
     for part, request_numbers in numbered_files(trace):
         waiting: list[Chunk] = []
-        first = rows = 0
+        first = rows = drafted = 0
         numbers: list[int] = []
         for chunk in part.chunks():
-            if waiting and (chunk.first_row != first + rows or rows >= ROWS_AT_ONCE):
+            is_full = rows >= ROWS_AT_ONCE or drafted >= DRAFTED_AT_ONCE
+            if waiting and (is_full or chunk.first_row != first + rows):
                 columns = joined_columns(waiting, numbers)
                 yield Block(columns, rows, base + first, request_numbers)
-                waiting, rows = [], 0
+                waiting, rows, drafted = [], 0, 0
             if not waiting:
                 first = chunk.first_row
                 numbers = [
@@ -330,6 +333,7 @@ def blocks(trace: Trace, paths: Mapping[str, int | None]) -> Iterator[Block]:
                 ]
             waiting.append(chunk)
             rows += chunk.num_rows
+            drafted += chunk.body.num_drafted
         if waiting:
             columns = joined_columns(waiting, numbers)
             yield Block(columns, rows, base + first, request_numbers)

@@ -25,6 +25,8 @@ Python object, so this bounds what decoding a frame costs."""
 MAX_RATIO = 1_100
 """Most bytes that one compressed byte may become; deflate cannot exceed 1,032."""
 K_LENGTH, K_PLUS_1_LENGTH = -1, -2
+_PROPOSAL = 9
+"""Number of `proposal_ids`, whose lengths others refer to."""
 _INT_DTYPES = ("u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8")
 _INT_RANGES = [
     (np.dtype("<" + name), int(np.iinfo(name).min), int(np.iinfo(name).max)) for name in _INT_DTYPES
@@ -193,6 +195,21 @@ class StepBody:
         return found
 
     @property
+    def num_drafted(self) -> int:
+        """Draft tokens that the frame says it holds, unchecked; 0 where it does not say so."""
+        part = self._parts.get(_PROPOSAL)
+        lengths = part[3] if part is not None and len(part) > 3 else None
+        if type(lengths) is not list or not lengths:
+            return 0
+        if type(lengths[0]) is int:
+            return max(lengths[0], 0) * self.num_rows
+        try:
+            dtype, raw = lengths[0]
+            return int(_decode_value(raw, dtype).sum())
+        except (BadBody, TypeError, ValueError):
+            return 0
+
+    @property
     def stored(self) -> Mapping[int, list[Any]]:
         """Number -> column as it is stored, unchecked: [number, dtype, values, ...]."""
         return self._parts
@@ -251,7 +268,7 @@ class StepBody:
             raise BadBody("a length is a count, -1, -2 or [dtype, values]")
         if raw >= 0:
             return np.full(count, raw, np.int64)
-        drafts = self.column(9) if number != 9 and level == 0 else None
+        drafts = self.column(_PROPOSAL) if number != _PROPOSAL and level == 0 else None
         if drafts is None or drafts.present is not None:
             raise BadBody("lengths refer to proposal_ids, which is not there")
         sizes = drafts.lengths[0] if present is None else drafts.lengths[0][present]
