@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import spectrace
 from benchmarks.engines.runs import Run
@@ -12,7 +13,7 @@ from spectrace.analysis.comparison import Comparison, compare
 
 _KINDS = ("emitted", "proposal", "target_pick", "decision")
 _HEAD = (
-    "engine", "tokens", "proposals", "target picks", "decisions", "states",
+    "engine", "prompts", "tokens", "proposals", "target picks", "decisions", "states",
     "accepted of drafted, in proposals", "by the engine's own count", "`spectrace diff` says",
 )  # fmt: skip
 
@@ -34,7 +35,7 @@ def _row(run: Run, first: Run) -> Iterator[str]:
     yield run.engine
     with spectrace.open(run.trace) as trace, spectrace.open(first.trace) as against:
         found = None if run is first else compare(against, trace)
-        yield from ("",) * 5 if found is None else _beside(found)
+        yield from (str(len(trace.requests)), *("",) * 5) if found is None else _beside(found)
         yield _counted(trace)
         yield _reported(run.trace, trace)
         yield "" if found is None else "; ".join(_verdict(found))
@@ -42,6 +43,7 @@ def _row(run: Run, first: Run) -> Iterator[str]:
 
 def _beside(found: Comparison) -> Iterator[str]:
     """What is the same, of what could be compared."""
+    yield str(len(found.alignment.pairs))
     for name in _KINDS:
         kind = found.first_differences.kinds[name]
         yield f"{kind.compared - kind.differing} of {kind.compared}" if kind.compared else "none"
@@ -60,7 +62,9 @@ def _verdict(found: Comparison) -> Iterator[str]:
             only = f", {differences.only_length} only in length" if name == "proposal" else ""
             yield f"{kind.differing} {name}s differ{only}"
     if differences.ends_earlier:
-        yield f"{differences.ends_earlier} texts end earlier"
+        yield f"{differences.ends_earlier} texts end earlier, the same as far as they go"
+    if any(found.alignment.left_over):
+        yield "fewer prompts"
     if found.fork is not None:
         yield f"texts part: {found.fork.verdict}, gap {found.fork.gap}"
 
@@ -75,12 +79,21 @@ def _reported(path: Path, trace: spectrace.Trace) -> str:
     """What the engine itself counted: in the answers it gave, or step by step where the trace has that."""
     answers = path.with_name("outputs.json")
     if answers.exists():
-        requests = json.loads(answers.read_text())["requests"].values()
-        accepted, drafted = ([n for own in requests for n in own[name]] for name in ("accepted", "drafted"))
-        return f"{sum(accepted)} of {sum(drafted)}, in {len(drafted)}"
+        told = [_told(own) for own in json.loads(answers.read_text())["requests"].values()]
+        accepted, drafted, proposals = (sum(own[at] for own in told) for at in range(3))
+        return f"{accepted} of {drafted}, in {proposals}"
     steps = [step for step in trace if step.proposal_ids]
-    told = [step.num_accepted_reported for step in steps if step.num_accepted_reported is not None]
-    return f"{sum(told)}, in {len(told)}" if told else "none"
+    counted = [step.num_accepted_reported for step in steps if step.num_accepted_reported is not None]
+    return f"{sum(counted)}, in {len(counted)}" if counted else "none"
+
+
+def _told(answer: Mapping[str, Any]) -> tuple[int, int, int]:
+    """Accepted, drafted, proposals of one request: vLLM lists them by step, SGLang sums them up."""
+    if "drafted" in answer:
+        return sum(answer["accepted"]), sum(answer["drafted"]), len(answer["drafted"])
+    names = ("spec_num_correct_drafts", "spec_num_proposed_drafts", "spec_verify_ct")
+    accepted, drafted, proposals = (answer[name] for name in names)
+    return accepted, drafted, proposals
 
 
 def _texts(runs: Sequence[Run]) -> Iterator[str]:

@@ -7,6 +7,7 @@ import resource
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 from benchmarks.reliability.host import FAULT_AT, Host
 from spectrace.format import outfile, writer
@@ -145,12 +146,14 @@ def replaced(host: Host) -> None:
 
 def _stall(host: Host, until: threading.Event) -> None:
     """Makes every write to the trace wait, as on a network file system whose server is gone."""
-    write, fd = os.pwrite, _descriptor(host.path)
+    write: Any = os.pwrite
+    fd = _descriptor(host.path)
 
-    def waiting(to: int, data: bytes, offset: int) -> int:
+    def waiting(to: int, data: Any, offset: int) -> int:
         if to == fd:
             until.wait()
-        return write(to, data, offset)
+        written: int = write(to, data, offset)
+        return written
 
     os.pwrite = waiting
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.reliability import beneath, beside, inside
+from benchmarks.reliability import beneath, beside, inside, many
 from benchmarks.reliability.host import Host
 
 
@@ -37,6 +37,8 @@ class Fault:
     """As the reader says; "" where the room that is left decides."""
     needs_disk: bool = False
     """Happens on a file system of 1 MB, which not everybody may mount."""
+    is_long: bool = False
+    """Takes minutes; the tests do a part of it."""
 
 
 FAULTS = (
@@ -180,6 +182,20 @@ FAULTS = (
         act=inside.meta,
         ends=1,
         raises="the same exception",
+        is_whole=True,
+    ),
+    Fault(
+        name="many-requests",
+        words="100,000 short requests (writer alone)",
+        act=many.requests,
+        is_long=True,
+        is_whole=True,
+    ),
+    Fault(
+        name="many-steps",
+        words="one request of 1,000,000 steps (writer alone)",
+        act=many.steps,
+        is_long=True,
         is_whole=True,
     ),
     Fault(name="compiled", words="`torch.compile`d target", act=inside.compiled, warnings=1, is_whole=True),

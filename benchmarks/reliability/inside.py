@@ -45,16 +45,20 @@ def hook_eagle3(host: Host) -> None:
 
 def memory(host: Host) -> None:
     """No memory for packing what waits, for a while."""
-    encode = packer.encode_steps
+    encode = vars(packer)["encode_steps"]
 
     def no_memory(*_: Any, **__: Any) -> Any:
         raise MemoryError
+
+    def enough() -> None:
+        time.sleep(0.3)
+        packer.encode_steps = encode
 
     with host.record():
         host.generate(
             {
                 FAULT_AT: lambda: setattr(packer, "encode_steps", no_memory),
-                FAULT_AT + 10: lambda: (time.sleep(0.3), setattr(packer, "encode_steps", encode)),
+                FAULT_AT + 10: enough,
             }
         )
 

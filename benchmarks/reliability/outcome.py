@@ -93,7 +93,7 @@ def measured(fault: Fault, folder: Path, ended: int, expected: list[int]) -> Out
     outcome = Outcome(
         fault=fault,
         ended=ended,
-        given=sum(map(len, calls.values())),
+        given=next((value for what, value in told if what == "given"), sum(map(len, calls.values()))),
         output=_output(calls, [value for what, value in told if what == "output"], expected),
         raised=next((value for what, value in told if what == "raised"), None),
         refused=next((value for what, value in told if what == "refused"), None),

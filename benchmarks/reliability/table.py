@@ -62,4 +62,4 @@ def _lost(runs: Sequence[Outcome]) -> str:
     lost = sorted(run.lost for run in runs)
     span = f"{lost[0]}" if lost[0] == lost[-1] else f"{lost[0]} to {lost[-1]}"
     declared = ", declared" if runs[-1].lost and runs[-1].declared == runs[-1].lost else ""
-    return f"{span} of {runs[-1].given}{declared}"
+    return f"{span} of {runs[-1].given:,}{declared}"

@@ -33,9 +33,9 @@ def add_rows(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> Te
     Returns:
         [R] the token read in each row.
     """
-    ids = input_ids[at].to(torch.int64)
+    ids = input_ids.index_select(0, at)
     pack.add("row_ids", ids)
-    pack.add("row_positions", positions[at].to(torch.int64))
+    pack.add("row_positions", positions.index_select(0, at))
     return ids
 
 
@@ -58,7 +58,7 @@ def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor
     rows = logits.float()  # [R, V]
     scratch = workspace.rows("target", rows.shape, rows.device)
     values, ids = top_choices(rows, TOP)  # [R, m]
-    judged = row_ids.roll(-1).clamp_(0, rows.shape[1] - 1).unsqueeze(1)  # [R, 1]
+    judged = row_ids.to(torch.int64).roll(-1).clamp_(0, rows.shape[1] - 1).unsqueeze(1)  # [R, 1]
     chosen = rows.gather(1, judged)  # [R, 1]
     pack.add("top_ids", ids)
     pack.add("top", values)

@@ -20,7 +20,7 @@ def examine() -> dict[str, Any]:
     folder = engine_folder()
     found: dict[str, Any] = {"engine": "sglang", "version": engine_version(), "hooks": [], "advice": []}
     if folder is None:
-        found["advice"].append("sglang is not installed: pip install sglang, beside spectrace-tui")
+        found["advice"].append("sglang is not installed: pip install 'spectrace-tui[sglang]'")
         return found
     for hook in HOOKS:
         problem = hook.problem(folder)

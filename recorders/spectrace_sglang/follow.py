@@ -15,10 +15,10 @@ from torch import Tensor
 
 from spectrace_serving.clock import Moment, now
 from spectrace_serving.outbox import Outbox
-from spectrace_serving.reduction import kept_rows, on_device, rms
+from spectrace_serving.reduction import kept_rows, on_device
 from spectrace_serving.rows import Taps
 from spectrace_sglang.captures import Drafted, Seeded, Verified
-from spectrace_sglang.tree import add_nodes, add_seed, add_target, parents_of
+from spectrace_sglang.tree import UNLINKED, add_nodes, add_seed, add_target, parents_of
 from spectrace_sglang.watch import DraftWatch, Seen
 from spectrace_transformers.reduction import Array
 
@@ -45,6 +45,7 @@ class Follower:
         self._nodes: Callable[[], Mapping[str, Array]] | None = None
         """The draft's own values in this round."""
         self._prompt: Outbox | None = None
+        self._chains: dict[int, Tensor] = {}
         runner = recording.engine.draft_runner
         if runner is not None:
             self._watch = DraftWatch(runner, recording.guard, recording.wrap)
@@ -99,8 +100,8 @@ class Follower:
         )  # fmt: skip
         if seen.positions and recording.is_full:
             pack.add("row_positions", torch.stack(seen.positions))  # [steps - 1, B * topk]
-        if len(seen.states) == len(seen.positions) > 0 and recording.is_full:
-            pack.add("row_rms", rms(torch.stack(seen.states).float()))  # [steps - 1, B * topk]
+        if len(seen.inputs) == len(seen.positions) > 0 and recording.is_full:
+            pack.add("row_rms", torch.stack(seen.inputs))  # [steps - 1, B * topk]
         self._nodes = pack.send()
 
     def _proposed(self, started: Moment) -> None:
@@ -134,9 +135,11 @@ class Follower:
         recording, pack = self._recording, self._recording.outbox()
         size, n = len(batch.reqs), int(verify_input.draft_token_num)
         ids = verify_input.draft_token[: size * n].view(size, n).to(torch.int64, copy=True)
-        parents = parents_of(
-            verify_input.retrieve_next_token[:size], verify_input.retrieve_next_sibling[:size]
-        )
+        parents = self._chain_of(n).expand(size, n)
+        if verify_input.tree_topk != 1:
+            parents = parents_of(
+                verify_input.retrieve_next_token[:size], verify_input.retrieve_next_sibling[:size]
+            )
         positions = verify_input.positions[: size * n].view(size, n).to(torch.int64, copy=True)
         pack.add("ids", ids)
         pack.add("parents", parents)
@@ -149,6 +152,13 @@ class Follower:
             "taps", self._taps, pack, output.hidden_states, positions[:, 0], roots, np.ones_like(roots)
         )
         return pack, taps
+
+    def _chain_of(self, n: int) -> Tensor:
+        """[n] parents of a chain's nodes, kept from round to round."""
+        if n not in self._chains:
+            self._chains[n] = torch.arange(-1, n - 1, device=self._device)
+            self._chains[n][0] = UNLINKED
+        return self._chains[n]
 
     def _verified(self, verify_input: Any, batch: Any, result: Any, pack: Outbox, taps: Taps | None) -> None:
         predict, accept_lens, accept_index = result
@@ -332,7 +342,6 @@ class Follower:
         if recording.is_full:
             if seen.positions:
                 pack.add("seed_position", seen.positions[0].index_select(0, at))
-            states = seen.fused or seen.states
-            if states and len(states[0]) > 0:
-                pack.add("seed_rms", rms(states[0].index_select(0, at).float()))
+            if seen.inputs:
+                pack.add("seed_rms", seen.inputs[0].index_select(0, at))
         recording.seeded(Seeded(requests=recording.names(batch.reqs), arrays=pack.send()))

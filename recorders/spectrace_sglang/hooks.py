@@ -13,7 +13,7 @@ from pathlib import Path
 
 from spectrace_serving.source import misfit, parameters_in
 
-FIX = "install a version of SGLang that fits, or a newer spectrace-tui"
+FIX = "install a version of SGLang that fits (pip install spectrace-tui[sglang]), or a newer spectrace-tui"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

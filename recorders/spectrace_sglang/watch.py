@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from spectrace_serving.guard import Guard
+from spectrace_serving.reduction import rms
 
 
 @dataclass(slots=True)
@@ -24,10 +25,8 @@ class Seen:
     """[rows, Dv]"""
     positions: list[Tensor] = field(default_factory=list)
     """[rows]"""
-    states: list[Tensor] = field(default_factory=list)
-    """[rows, ..] as they came in."""
-    fused: list[Tensor] = field(default_factory=list)
-    """[rows, hidden_size] the target's states as the draft reads them."""
+    inputs: list[Tensor] = field(default_factory=list)
+    """[rows] RMS of the states read, after what fuses them."""
 
 
 class DraftWatch:
@@ -44,8 +43,11 @@ class DraftWatch:
         self._seen: Seen | None = None
         self._handle: Any = None
         wrap(runner, "forward", self._forward)
+        self._width: int | None = None
+        """Of the states that need no fusing."""
         fuser = getattr(getattr(runner.model, "model", None), "fc", None)
         if isinstance(fuser, torch.nn.Module):
+            self._width = getattr(fuser, "out_features", None)
             self._handle = fuser.register_forward_hook(self._fused)
 
     def remove(self) -> None:
@@ -79,12 +81,16 @@ class DraftWatch:
         # SGLang adds to the positions in place.
         seen.positions.append(forward_batch.positions.to(torch.int64, copy=True))
         states = getattr(forward_batch.spec_info, "hidden_states", None)
-        if isinstance(states, Tensor):
-            seen.states.append(states)
+        if isinstance(states, Tensor) and self._width in (None, states.shape[1]):
+            self._read(seen, states)
 
     def _said(self, seen: Seen, output: Any) -> None:
         seen.logits.append(output.logits_output.next_token_logits)
 
     def _fused(self, _module: Any, _args: Any, output: Any) -> None:
         if self._seen is not None and isinstance(output, Tensor):
-            self._seen.fused.append(output)
+            self._guard("draft inputs", self._read, self._seen, output)
+
+    def _read(self, seen: Seen, states: Tensor) -> None:
+        # At once: the draft's norms add to their input in place.
+        seen.inputs.append(rms(states.float()))

@@ -99,7 +99,7 @@ class Pack:
         self._tensors: dict[str, Tensor] = {}
 
     def add(self, name: str, values: Tensor) -> None:
-        """Adds a tensor under a name: single precision or int64, memory that nobody else writes to."""
+        """Adds a tensor under a name: single precision or integers, memory that nobody else writes to."""
         self._tensors[name] = values
 
     @property

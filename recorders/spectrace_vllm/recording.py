@@ -352,14 +352,17 @@ class Recording:
             at = np.array([start + row for start, rows in zip(starts.tolist(), kept) for row in rows])
             lengths = np.array([len(rows) for rows in kept])
         rows = on_device(at, self._device)
-        pack.add("tap_positions", positions[rows].to(torch.int64))
-        taken = torch.stack([state.index_select(0, rows) for state in states])  # [A, r, H]
-        pack.reduce("states", self._fingerprints.add, taken)
+        pack.add("tap_positions", positions.index_select(0, rows))
+        pack.reduce("states", self._add_states, [state.index_select(0, rows) for state in states])
         return Taps(
             counts=lengths,
             shape=(int(states[0].shape[0]), int(states[0].shape[1])),
             dtype=str(states[0].dtype).removeprefix("torch."),
         )
+
+    def _add_states(self, pack: Outbox, taken: list[Tensor]) -> None:
+        """Fingerprints of the rows of each boundary, [r, hidden_size]."""
+        self._fingerprints.add(pack, torch.stack(taken))  # [A, r, H]
 
     def _token_text(self, space: str, token_id: int) -> str | None:
         """Text of a token; a raw id has that of the target id it stands for."""

@@ -107,7 +107,7 @@ class _Follower:
         row_ids = add_rows(pack, runner.input_ids.gpu, runner.positions, at)
         workspace, is_full = self._recording.workspace, self._recording.is_full
         pack.reduce("target", add_target, workspace, pack.kept(logits), row_ids, is_full)
-        pack.add("seq_lens", runner.seq_lens[:size].long())
+        pack.add("seq_lens", runner.seq_lens[:size].clone())
         self._batch = _Batch(
             requests=requests,
             counts=counts,
@@ -121,7 +121,7 @@ class _Follower:
         batch = self._batch
         assert batch is not None
         assert self._started is not None
-        pack.add("sampled", output.sampled_token_ids.long().clone())
+        pack.add("sampled", output.sampled_token_ids.clone())
         self._recording.verified(
             batch.requests, batch.counts, batch.num_scheduled, batch.discarded, self._started, pack
         )

@@ -101,7 +101,7 @@ class _Follower:
             return
         pack = self._recording.outbox()
         self._row_ids = add_rows(pack, batch.input_ids, batch.positions, batch.logits_indices)
-        pack.add("seq_lens", batch.seq_lens[: batch.num_reqs].long())
+        pack.add("seq_lens", batch.seq_lens[: batch.num_reqs].clone())
         self._pack = pack
 
     def _computed(self, pack: Outbox, logits: Tensor) -> None:
@@ -113,8 +113,8 @@ class _Follower:
         output, num_sampled, _ = result
         assert self._started is not None
         size = batch.num_reqs
-        pack.add("sampled", output.sampled_token_ids[:size].long().clone())
-        pack.add("num_sampled", num_sampled[:size].long().clone())
+        pack.add("sampled", output.sampled_token_ids[:size].clone())
+        pack.add("num_sampled", num_sampled[:size].clone())
         self._recording.verified(
             list(batch.req_ids[:size]),
             np.diff(batch.cu_num_logits_np[: size + 1]).astype(np.int64),

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from spectrace_serving.outbox import Guard, Outbox
 from spectrace_serving.reduction import add_draft, add_inputs
-from spectrace_transformers.reduction import Workspace
+from spectrace_transformers.reduction import Pack, Workspace
 
 
 class DraftWatch:
@@ -82,7 +82,7 @@ class DraftWatch:
             wanted = proposal[:, : len(logits)]
             pack.reduce("draft", add_draft, self._workspace, logits, wanted, raw_of, is_greedy, self._is_full)
         if self._positions:
-            pack.add("draft_positions", torch.stack(self._positions))  # [K, B]
+            pack.reduce("draft positions", _add_positions, self._positions)
         if self._inputs:
             pack.reduce("draft inputs", add_inputs, self._inputs)
         self._forget()
@@ -110,12 +110,19 @@ class DraftWatch:
         positions, hidden = kwargs.get("positions"), kwargs.get("hidden_states")
         if not isinstance(positions, Tensor) or positions.dim() != 1:
             return
-        at: Tensor | slice = slice(0, self._batch)
-        if not self._positions:
-            found = self._first()
-            if found is None:
-                return
+        if self._positions:  # a row per request
+            self._positions.append(positions[: self._batch].clone())
+            if isinstance(hidden, Tensor):
+                self._inputs.append(hidden[: self._batch].clone())
+            return
+        found = self._first()
+        if found is not None:
             at = found[: self._batch]
-        self._positions.append(positions[at].to(torch.int64, copy=True))
-        if isinstance(hidden, Tensor):
-            self._inputs.append(hidden[at].clone())
+            self._positions.append(positions.index_select(0, at))
+            if isinstance(hidden, Tensor):
+                self._inputs.append(hidden.index_select(0, at))
+
+
+def _add_positions(pack: Pack, positions: list[Tensor]) -> None:
+    """Where each forward of the draft stood: per depth [B]."""
+    pack.add("draft_positions", torch.stack(positions))  # [K, B]

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from spectrace.analysis.alternatives import uncut
 from spectrace.analysis.diagnosis.facts import SHARED_VOCABULARY
 from spectrace.analysis.diagnosis.id_map import Table
 from spectrace.analysis.rejection import item, node_parents
@@ -116,7 +117,7 @@ def _choice(
         return Choice(token_id=None, kind="unknown")
     proposal = step.proposal_ids or ()
     node = next((child for child in children if proposal[child] == wanted), None)
-    top = item(step.draft_top, children[0]) if children else None
+    top = uncut(item(step.draft_top, children[0])) if children else ()
     raw_ids = vocabulary.raw_ids(wanted) or ()
     place, logprob = _place(top, raw_ids)
     misread = (proposal[child] for child in children if item(step.draft_ids, child) in raw_ids)
@@ -135,7 +136,7 @@ def _choice(
         kind=kind,
         node=node,
         place=place,
-        num_top=len(top or ()),
+        num_top=len(top),
         logprob=logprob,
         misread_as=next(misread, None) if node is None else None,
     )
@@ -162,11 +163,9 @@ def wanted_path(step: Step, vocabulary: DraftVocabulary) -> tuple[Choice, ...]:
     return tuple(path)
 
 
-def _place(
-    top: Sequence[tuple[int, float]] | None, raw_ids: Sequence[int]
-) -> tuple[int | None, float | None]:
+def _place(top: Sequence[tuple[int, float]], raw_ids: Sequence[int]) -> tuple[int | None, float | None]:
     """Rank and log q of a token within the alternatives."""
-    for at, (raw, logprob) in enumerate(top or (), 1):
+    for at, (raw, logprob) in enumerate(top, 1):
         if raw in raw_ids:
             return at, logprob
     return None, None

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spectrace.format.columns import Array, per_row
-from spectrace.format.counts import REJECTED_COLUMNS, Counts, rejected_rows
+from spectrace.format.counts import REJECTED_COLUMNS, Counts, is_summed, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME
 
 if TYPE_CHECKING:
@@ -68,7 +68,8 @@ def _rows(trace: Trace) -> Iterator[tuple[Array, ...]]:
             accepted = np.clip(per_row(columns.get("num_accepted"), size), 0, drafted)
             rejected = rejected_rows(columns, size).astype(np.int64)
             row = np.arange(size) + base + chunk.first_row
-            yield row, np.ones(size, np.int64), (drafted > 0).astype(np.int64), drafted, accepted, rejected
+            proposed = ((drafted > 0) & ~is_summed(columns, size)).astype(np.int64)
+            yield row, np.ones(size, np.int64), proposed, drafted, accepted, rejected
         base += part.num_rows
 
 

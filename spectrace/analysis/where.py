@@ -9,8 +9,9 @@ constants; nothing is evaluated by Python, so that an expression out of a bug re
                    | operand [not] in operand
     operand     := field | number | "text"
 
-A field that a step lacks equals nothing, holds nothing, and is neither less nor greater. A field alone
-is true when it is there and is neither zero nor empty.
+A value that a step lacks equals nothing, holds nothing, and is neither less nor greater: only != and not in
+fit it. A step without a proposal has no number of accepted tokens. A field alone is true when it is there and
+is neither zero nor empty.
 """
 
 from __future__ import annotations
@@ -31,12 +32,19 @@ MAX_LENGTH = 1_000
 MAX_DEPTH = 50
 """Nested parentheses and negations."""
 
+
+def _accepted(step: Step) -> int | None:
+    """Nothing was accepted or refused where nothing was proposed, as in a prefill."""
+    return step.num_accepted if step.proposal_ids else None
+
+
 _DERIVED: dict[str, tuple[str, Callable[[Step], Any]]] = {
-    "accepted": ("number", lambda step: step.num_accepted),
+    "accepted": ("number", _accepted),
+    "num_accepted": ("number", _accepted),
     "drafted": ("number", lambda step: len(step.proposal_ids)),
     "emitted": ("number", lambda step: len(step.emitted_ids)),
 }
-"""Short words for what is asked most: name -> type, value."""
+"""What is not read as it is stored, and short words for what is asked most: name -> type, value."""
 
 
 def _field_type(field: Field) -> str | None:
@@ -82,7 +90,7 @@ def parse_where(text: str) -> Where:
             sentence says at which character.
     """
     if len(text) > MAX_LENGTH:
-        raise UsageError(f"where: longer than {MAX_LENGTH:,} characters")
+        raise UsageError(f"the expression is longer than {MAX_LENGTH:,} characters")
     parser = _Parser(text)
     return Where(text, parser.parse(), frozenset(parser.fields))
 
@@ -292,4 +300,4 @@ def _membership(item: Callable[[Step], Any], group: Callable[[Step], Any], wante
 def _fail(token: _Token, what: str) -> NoReturn:
     found = f'"{token.text}"' if token.text else "the end"
     found = "".join(c if c.isprintable() else repr(c)[1:-1] for c in found)
-    raise UsageError(f"where: {found} at character {token.at}: {what}")
+    raise UsageError(f"{found} at character {token.at}: {what}")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from itertools import groupby
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from spectrace.analysis.comparison.alignment import WAYS
@@ -11,9 +10,10 @@ from spectrace.analysis.comparison.difference import INPUTS, KIND_WORDS
 from spectrace.analysis.comparison.fork import NO_TIE, OFF_PICK, SAMPLED, TIE, UNKNOWN
 from spectrace.analysis.comparison.headers import shown_value
 from spectrace.analysis.comparison.inputs import input_place, input_values
+from spectrace.analysis.comparison.tap_words import tap_words
 from spectrace.cli.output import shown
 from spectrace.cli.verdicts import wrapped
-from spectrace.format.figures import count_of, noun, number
+from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from spectrace.analysis.comparison.alignment import Alignment
     from spectrace.analysis.comparison.difference import Difference, Kind
     from spectrace.analysis.comparison.fork import Fork
-    from spectrace.analysis.comparison.tap_match import TapMatch
 
 _HEADERS = 8
 """Differences of the headers that are listed."""
@@ -42,7 +41,8 @@ def text_of(found: Comparison, a: Trace, b: Trace) -> Iterator[str]:
     if found.alignment.problem is None:
         yield from _alignment(found.alignment)
         yield from _differences(found, _Tokens(a, b))
-        yield from _taps(found.taps)
+        for words in tap_words(found.taps):
+            yield from wrapped("Tapped states: ", words)
         yield from _acceptance(found)
     for sentence in found.next:
         yield from wrapped("next: ", visible(sentence))
@@ -202,59 +202,7 @@ def _verdict(fork: Fork) -> str:
     }[fork.verdict]
 
 
-# --- taps and acceptance ---------------------------------------------------------------------------
-
-
-def _taps(taps: Sequence[TapMatch]) -> Iterator[str]:
-    """Taps by name where they agree; what differs as seen from the trace that tells more."""
-    if not taps:
-        return
-    lines = []
-    same = [match for match in taps if match.side == "A" and match.is_same]
-    if same:
-        lowest = min(match.cosine for match in same)
-        verb = noun(len(same), "is", "are")
-        lines.append(f"{_list(same)} {verb} the same in B, lowest cosine {lowest:.3f}")
-    sides = [[m for m in taps if m.side == side and not m.is_same] for side in "AB"]
-    telling = [sum(bool(m.shift) or m.is_scaled for m in side) for side in sides]
-    chosen = sides[telling[1] > telling[0]]
-    for _, group in groupby(chosen, key=lambda m: (m.is_match, m.is_scaled, m.shift)):
-        lines += _told(list(group))
-    for line in lines:
-        yield from wrapped("Tapped states: ", line)
-
-
-def _told(group: Sequence[TapMatch]) -> Iterator[str]:
-    """Taps of one trace of which the same can be said."""
-    first = group[0]
-    other = "AB"[first.side == "A"]
-    who = f"{_list(group)} {noun(len(group), 'matches', 'match')}"
-    names = ", ".join(_name(match, match.best) for match in group)
-    if first.shift:
-        layers = abs(first.shift)
-        shift = f"{_COUNTS.get(layers, str(layers))} {noun(layers, 'layer')}"
-        yield f"{who} {other}'s {names}: {shift} {'later' if first.shift > 0 else 'earlier'}"
-    elif first.is_match:
-        yield f"{who} {names} of {other}'s reference, not {other}'s tap of that name"
-    elif first.is_scaled:
-        ratios = [match.rms_ratio or 0.0 for match in group]
-        span = " to ".join(dict.fromkeys(f"{ratio:.2g}" for ratio in (min(ratios), max(ratios))))
-        yield f"{who} {other}'s {names} in direction, at {span} times the size"
-    else:
-        for match in group:
-            nearest = f"nearest {_name(match, match.best)}, cosine {match.cosine:.2f}"
-            yield f"{_list([match])} is none of {other}'s: {nearest}"
-
-
-_COUNTS = {1: "one", 2: "two", 3: "three"}
-
-
-def _list(taps: Sequence[TapMatch]) -> str:
-    return f"{taps[0].side}'s " + ", ".join(_name(match, match.tap) for match in taps)
-
-
-def _name(match: TapMatch, key: int) -> str:
-    return f"tap {key}" if match.by_index else f"B({key})"
+# --- acceptance -------------------------------------------------------------------------------------
 
 
 def _acceptance(found: Comparison) -> Iterator[str]:

@@ -28,7 +28,9 @@ def command(source: str, out: Path, overwrite: bool, name: str | None) -> None:
     end. A line that does not hold what it must is named with its field, and nothing is written.
 
     \b
-    spectrace import responses.jsonl -o run.spectrace    # of vLLM, SGLang or llama-server
+    spectrace import responses.jsonl -o run.spectrace      # vLLM, SGLang, llama-server; AIPerf's records
+    spectrace import server.log -o run.spectrace           # llama-server -lv 5
+    spectrace import drafts-1-0.parquet -o run.spectrace   # specspecs
     """  # noqa: D301 (click wants a real backspace)
     size = None if source == "-" else Path(source).stat().st_size
     with (

@@ -60,9 +60,13 @@ def command(
       accepted < 2 and position > 2048
       final_kind == "corrected" and not "prefill" in flags
       stop or 1 <= drafted <= 3
-    A field alone is true when it is there and neither zero nor empty.
+    A field alone is true when it is there and neither zero nor empty. A value that a step lacks, such as
+    accepted where nothing was proposed, fits != and not in only.
     """  # noqa: D301 (click wants a real backspace)
-    where = None if expression is None else parse_where(expression)
+    try:
+        where = None if expression is None else parse_where(expression)
+    except UsageError as error:
+        raise UsageError(f"--where: {error}") from None
     with spectrace.open(path) as trace:
         steps = numbered_steps(trace)
         if request is not None:

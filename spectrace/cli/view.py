@@ -13,7 +13,7 @@ import click
 
 import spectrace
 from spectrace.cli.arguments import TRACE, overwrite_option, written_whole
-from spectrace.cli.output import print_lines, say
+from spectrace.cli.output import print_lines, say, shown
 from spectrace.cli.stats import print_summary
 from spectrace.errors import UsageError
 
@@ -81,6 +81,7 @@ def command(
             _print_screen(trace, at, first, screen, others)
         elif screenshot is not None:
             with written_whole(screenshot, overwrite=overwrite, inputs=(path, *others)) as beside:
+                _check_picture(screenshot)
                 _save_picture(trace, beside, at, first, screen, others)
         elif serve:
             _serve(path, at, first, screen, follow, port, others)
@@ -123,6 +124,11 @@ def _check_screen(name: str) -> None:
         from spectrace.tui.plain import check_screen
 
         check_screen(name)
+
+
+def _check_picture(path: Path) -> None:
+    if path.suffix.lower() not in ("", ".svg"):
+        raise UsageError(f"a picture is written as SVG, and {shown(path)} says otherwise: name it OUT.svg")
 
 
 def _print_keys() -> None:

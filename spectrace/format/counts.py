@@ -125,7 +125,7 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     depths = tree.deepest()
     accepted = per_row(columns.get("num_accepted"), num_rows)
     sound = np.clip(accepted, 0, drafts)
-    is_single = ~_is_summed(columns, num_rows)
+    is_single = ~is_summed(columns, num_rows)
     goes_on = tree.goes_on(sound, depths) & is_single
     counted = np.minimum(sound, MAX_POSITIONS)
     proposed = (drafts > 0) & is_single
@@ -159,10 +159,10 @@ def rejected_rows(columns: Columns, num_rows: int) -> Array:
     sound = np.clip(per_row(columns.get("num_accepted"), num_rows), 0, drafts)
     tree = _Nodes(columns, drafts)
     refused: Array = tree.goes_on(sound, tree.deepest()) & ~_was_cut(sound, emitted, columns)
-    return refused & ~_is_summed(columns, num_rows)
+    return refused & ~is_summed(columns, num_rows)
 
 
-def _is_summed(columns: Columns, num_rows: int) -> Array:
+def is_summed(columns: Columns, num_rows: int) -> Array:
     """[rows] bool: the step stands for several rounds of which only sums are known, and is no proposal."""
     rows = np.zeros(num_rows, bool)
     flags = columns.get("flags")

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from spectrace.importing.reading import Refused, counted, inside, text
+from spectrace.importing.reading import Refused, counted, inside, optional_count, text
 from spectrace.importing.telling import Told
 from spectrace.importing.vllm import told_of_metrics
 
@@ -50,6 +50,7 @@ def _told(document: Mapping[str, Any], record: Mapping[str, Any]) -> Told:
         histogram,
         name=text(document, "metadata", "x_request_id") or text(document, "metadata", "request_id"),
         prompt=prompt if type(prompt) is int and prompt >= 0 else None,
+        completed=optional_count(record, "completion_tokens"),
         facts={"engine": {"name": text(record, "engine")}},
     )
 

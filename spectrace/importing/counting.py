@@ -30,6 +30,7 @@ UNORDERED = "only a histogram is known: the steps stand in an order shuffled wit
 FROM_ZERO = "the prompt's length is not known, positions count from 0"
 NO_IDS = "counts only: the source has no token ids"
 SUMMED = "only sums over a request are known: one step stands for all its rounds"
+TOO_LOW = "rounds without a draft are not told: positions are too low by their tokens"
 LENGTHS_LAID = "how many tokens each step drafted is not known, only their sum: it is laid out over the steps"
 
 
@@ -166,13 +167,21 @@ def cost_of(fields: Mapping[str, Any]) -> int:
     return STEP_COST + len(fields["proposal_ids"]) + len(fields["emitted_ids"])
 
 
-def notes_of(rounds: Rounds, *, has_prompt: bool) -> dict[str, str]:
-    """What of these steps is not known, by field."""
+def notes_of(rounds: Rounds, *, has_prompt: bool, completed: int | None = None) -> dict[str, str]:
+    """What of these steps is not known, by field.
+
+    Args:
+        rounds: their counts.
+        has_prompt: the prompt's length is known.
+        completed: tokens of the answer, where they are known.
+    """
     notes: dict[str, str] = {}
     if not rounds.is_ordered:
         notes |= {"step": UNORDERED, "position": UNORDERED}
     elif not has_prompt:
         notes["position"] = FROM_ZERO
+    elif completed is not None and 1 + len(rounds.accepted) + sum(rounds.accepted) < completed:
+        notes["position"] = TOO_LOW
     if not rounds.has_lengths:
         notes["proposal_ids"] = f"{NO_IDS}; {LENGTHS_LAID}"
     return notes

@@ -64,7 +64,10 @@ def _told(meta: Mapping[str, Any]) -> Told:
             )
         most = drafted // verified if verified and drafted % verified == 0 else None
         rounds = rounds_of_histogram(dict(enumerate(histogram)), drafted, most)
-        steps, notes = steps_of(rounds, at), notes | notes_of(rounds, has_prompt=prompt is not None)
+        steps, notes = (
+            steps_of(rounds, at),
+            notes | notes_of(rounds, has_prompt=prompt is not None, completed=completed),
+        )
     said = {
         "accept_length": number(meta, "spec_accept_length"),
         "acceptance_rate": number(meta, "spec_accept_rate"),

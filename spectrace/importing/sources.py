@@ -18,63 +18,41 @@ from spectrace.importing.reading import Refused, documents
 from spectrace.importing.telling import Read, Record, Teller, Told
 
 JSON_LINES = "jsonl"
-"""spectrace's own records, as `export` writes them."""
+"""Name of spectrace's own records, as `export` writes them."""
 LLAMA_LOG = "llama.cpp-log"
-"""What llama-server logs at -lv 5."""
 SPECSPECS = "specspecs"
-"""Parquet files."""
+_MOST_WAITING = 10_000
+"""Documents looked at before a file is of no known source: a streamed response says it in its last line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """An engine or tool that writes JSON documents."""
+    """An engine or a tool, and what it writes."""
 
-    what: str
-    """What is read of it, for a person."""
-    claims: Callable[[Any], bool]
-    """Whether a document is its own."""
-    requests: Callable[[Any], Iterator[Told]]
-    """The requests that a document tells of; none where it tells of none."""
     facts: Mapping[str, Any]
     """Header facts that hold for all of it."""
     has_ids: bool = False
     """It knows token ids."""
+    claims: Callable[[Any], bool] = lambda document: False
+    """Whether a JSON document is its own; none where it writes no JSON."""
+    requests: Callable[[Any], Iterator[Told]] = lambda document: iter(())
+    """The requests that a JSON document tells of."""
 
 
 SOURCES: Mapping[str, Source] = {
-    "vllm": Source(
-        what="vLLM's responses, with --per-request-spec-decode-metrics",
-        claims=vllm.claims,
-        requests=vllm.requests,
-        facts=vllm.FACTS,
-    ),
-    "sglang": Source(
-        what="SGLang's responses, with counts in meta_info",
-        claims=sglang.claims,
-        requests=sglang.requests,
-        facts=sglang.FACTS,
-    ),
+    "vllm": Source(facts=vllm.FACTS, claims=vllm.claims, requests=vllm.requests),
+    "sglang": Source(facts=sglang.FACTS, claims=sglang.claims, requests=sglang.requests),
     "dspark": Source(
-        what="SGLang's server_info with a DSpark dump, from SGLANG_DSPARK_DEBUG_DUMP=core,reqs",
-        claims=sglang.claims_dump,
-        requests=sglang.requests_of_dump,
-        facts=sglang.FACTS,
-        has_ids=True,
+        facts=sglang.FACTS, has_ids=True, claims=sglang.claims_dump, requests=sglang.requests_of_dump
     ),
-    "llama.cpp": Source(
-        what="llama-server's responses, with draft_n in timings",
-        claims=llama_cpp.claims,
-        requests=llama_cpp.requests,
-        facts=llama_cpp.FACTS,
-    ),
-    "aiperf": Source(
-        what="AIPerf's profile_export.jsonl, with --export-level records",
-        claims=aiperf.claims,
-        requests=aiperf.requests,
-        facts=aiperf.FACTS,
-    ),
+    "llama.cpp": Source(facts=llama_cpp.FACTS, claims=llama_cpp.claims, requests=llama_cpp.requests),
+    LLAMA_LOG: Source(facts=llama_log.FACTS, has_ids=True),
+    "aiperf": Source(facts=aiperf.FACTS, claims=aiperf.claims, requests=aiperf.requests),
+    SPECSPECS: Source(facts=specspecs.FACTS, has_ids=True),
 }
 """By the name that ``--from`` takes; a document is the first's that claims it."""
+NAMES = (JSON_LINES, *SOURCES)
+"""What ``--from`` takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +68,7 @@ class Imported:
 def import_stream(
     lines: Iterable[bytes], out: Path, *, source: str = "-", name: str | None = None
 ) -> Imported:
-    """Makes a trace of what an engine or a tool wrote.
+    """Makes a trace of JSON, or of a log, that an engine or a tool wrote.
 
     Args:
         lines: of the file.
@@ -104,18 +82,15 @@ def import_stream(
     """
     read = Read()
     lines = read.counting(lines)
-    seen: list[bytes] = []
     if name is None:
         seen = list(_until_text(lines))
         lines = itertools.chain(seen, lines)
-        name = JSON_LINES if seen and _is_own(seen[-1]) else None
+        name = JSON_LINES if _is_own(seen) else None if _is_json(seen) else LLAMA_LOG
     if name == JSON_LINES:
         return Imported(source=name, num_steps=import_lines(lines, out, source=source))
-    is_log = name == LLAMA_LOG or (name is None and not _is_json(seen))
-    if is_log:
-        requests = _Requests(LLAMA_LOG, llama_log.FACTS, llama_log.read_log(lines), read)
-        return _written(requests, out, source)
-    return _written(_Documents(lines, name, read), out, source)
+    reading = _Reading(name, read)
+    given = llama_log.read_log(lines) if name == LLAMA_LOG else reading.documents(lines)
+    return reading.written(given, out, source)
 
 
 def import_parquet(path: Path, out: Path) -> Imported:
@@ -126,17 +101,8 @@ def import_parquet(path: Path, out: Path) -> Imported:
         RecorderError: `out` exists or cannot be created.
         UsageError: pyarrow is not installed.
     """
-    told = ((1, told) for told in specspecs.read_parquet(path))
-    read = Read(path.stat().st_size)
-    return _written(_Requests(SPECSPECS, specspecs.FACTS, told, read), out, str(path))
-
-
-def _written(reading: _Requests | _Documents, out: Path, source: str) -> Imported:
-    try:
-        steps = import_records(reading.records(), out, source=source)
-    except Refused as error:
-        raise ImportFailed(source, error.line or reading.line, str(error)) from None
-    return Imported(source=reading.name, num_steps=steps, num_silent=reading.num_silent)
+    given = ((1, told) for told in specspecs.read_parquet(path))
+    return _Reading(SPECSPECS, Read(path.stat().st_size)).written(given, out, str(path))
 
 
 def _until_text(lines: Iterator[bytes]) -> Iterator[bytes]:
@@ -147,104 +113,81 @@ def _until_text(lines: Iterator[bytes]) -> Iterator[bytes]:
             return
 
 
+def _is_own(lines: Sequence[bytes]) -> bool:
+    """Whether the first text of a file is a record of a trace."""
+    try:
+        _, document = next(documents(lines))
+    except (Refused, StopIteration):
+        return False
+    return isinstance(document, Mapping) and "record" in document
+
+
 def _is_json(lines: Sequence[bytes]) -> bool:
     """Whether the first text of a file is JSON's, or an event's that carries JSON."""
     text = lines[-1].removeprefix(b"\xef\xbb\xbf").lstrip() if lines else b""
     return text.startswith((b"{", b"[", b"data:", b"event:", b":"))
 
 
-def _is_own(line: bytes) -> bool:
-    """Whether a line is a record of a trace."""
-    try:
-        _, document = next(documents([line]))
-    except (Refused, StopIteration):
-        return False
-    return isinstance(document, Mapping) and "record" in document
+class _Reading:
+    """Requests that a file tells of -> records of a trace.
 
+    Args:
+        name: of the source; None until a document tells it.
+        read: how much was read of the file.
+    """
 
-class _Requests:
-    """Requests that a source tells of by itself -> records."""
-
-    def __init__(
-        self, name: str, facts: Mapping[str, Any], given: Iterator[tuple[int, Told]], read: Read
-    ) -> None:
-        self.name = name
-        self.line = 1
-        self.num_silent = 0
-        self._teller = Teller(source=name, facts=facts, has_ids=True)
-        self._given = given
+    def __init__(self, name: str | None, read: Read) -> None:
+        self._name = name
         self._read = read
+        self._line = 1
+        self._num_silent = 0
 
-    def records(self) -> Iterator[tuple[int, Record]]:
-        """Every record, with the line it comes from."""
-        for line, told in self._given:
-            self.line = line
-            if not self._teller.num_told:
-                yield line, self._teller.run()
-            yield from ((line, record) for record in self._teller.told(told, self._read))
-        if not self._teller.num_told:
-            raise Refused(_unknown(""))
-        yield from ((self.line, record) for record in self._teller.ending())
+    def written(self, given: Iterator[tuple[int, Told]], out: Path, source: str) -> Imported:
+        """Writes them."""
+        try:
+            steps = import_records(self._records(given), out, source=source)
+        except Refused as error:
+            raise ImportFailed(source, error.line or self._line, str(error)) from None
+        return Imported(source=self._name or "", num_steps=steps, num_silent=self._num_silent)
 
-
-class _Documents:
-    """JSON documents of one source -> records."""
-
-    def __init__(self, lines: Iterable[bytes], name: str | None, read: Read) -> None:
-        self.name = name or ""
-        self.line = 1
-        self.num_silent = 0
-        self._lines = lines
-        self._read = read
-        self._teller = None if name is None else self._teller_of(name)
-
-    def records(self) -> Iterator[tuple[int, Record]]:
-        """Every record, with the line it comes from."""
-        given = self._known(documents(self._lines))
-        for self.line, document in given:
-            assert self._teller is not None
-            if not self._teller.num_told and not self.num_silent:
-                yield self.line, self._teller.run()
-            was_told = self._teller.num_told
-            for told in SOURCES[self.name].requests(document):
-                yield from ((self.line, record) for record in self._teller.told(told, self._read))
-            self.num_silent += self._teller.num_told == was_told
-        if self._teller is None or not self._teller.num_told:
-            raise Refused(_unknown(self.name))
-        yield from ((self.line, record) for record in self._teller.ending())
+    def documents(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Told]]:
+        """The requests of JSON documents, and the lines where they stand."""
+        for line, document in self._known(documents(lines)):
+            self._line = line
+            is_silent = True
+            for told in SOURCES[self._name or ""].requests(document):
+                is_silent = False
+                yield line, told
+            self._num_silent += is_silent
 
     def _known(self, given: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """The documents, once one of them has told whose they are."""
-        if self._teller is not None:
-            yield from given
-            return
         waiting: list[tuple[int, Any]] = []
-        for line, document in given:
-            self.line = line
-            waiting.append((line, document))
-            if len(waiting) > _MOST_WAITING:
+        while self._name is None and len(waiting) < _MOST_WAITING:
+            entry = next(given, None)
+            if entry is None:
                 return
-            found = next((name for name, source in SOURCES.items() if source.claims(document)), None)
-            if found is not None:
-                self.name, self._teller = found, self._teller_of(found)
-                yield from waiting
-                yield from given
-                return
+            waiting.append(entry)
+            self._name = next((name for name, one in SOURCES.items() if one.claims(entry[1])), None)
+        if self._name is not None:
+            yield from waiting
+            yield from given
 
-    @staticmethod
-    def _teller_of(name: str) -> Teller:
-        return Teller(source=name, facts=SOURCES[name].facts, has_ids=SOURCES[name].has_ids)
+    def _records(self, given: Iterator[tuple[int, Told]]) -> Iterator[tuple[int, Record]]:
+        teller = None
+        for line, told in given:
+            self._line = line
+            if teller is None:
+                assert self._name is not None
+                source = SOURCES[self._name]
+                teller = Teller(source=self._name, facts=source.facts, has_ids=source.has_ids)
+                yield line, teller.run()
+            yield from ((line, record) for record in teller.told(told, self._read))
+        if teller is None:
+            raise Refused(self._nothing())
+        yield from ((self._line, record) for record in teller.ending())
 
-
-_MOST_WAITING = 10_000
-"""Documents looked at before a file is of no known source: a streamed response says it in its last line."""
-
-
-def _unknown(name: str) -> str:
-    if name:
-        return f"nothing in it tells of speculation in the way of {name}: {SOURCES[name].what}"
-    return f"no format that import knows; it reads {', '.join(NAMES)} (spectrace import --help)"
-
-
-NAMES = (JSON_LINES, *SOURCES, LLAMA_LOG, SPECSPECS)
-"""What ``--from`` takes."""
+    def _nothing(self) -> str:
+        if self._name in (None, LLAMA_LOG):
+            return f"no format that import knows; it reads {', '.join(NAMES)} (spectrace import --help)"
+        return f"nothing in it tells of speculation in the way of {self._name}"

@@ -25,26 +25,29 @@ def claims(document: Any) -> bool:
 
 def requests(document: Any) -> Iterator[Told]:
     """The requests that a response, a dumped `RequestOutput` or the metrics alone tell of."""
-    for metrics in _metrics(document):
+    for metrics, output in _metrics(document):
         prompt = optional_count(document, "usage", "prompt_tokens")
-        ids = document.get("prompt_token_ids")
+        completed = optional_count(document, "usage", "completion_tokens")
+        ids, own = inside(document, "prompt_token_ids"), inside(output, "token_ids")
         yield told_of_metrics(
             metrics,
             dict(enumerate(counts(_histogram_of(metrics), "acceptance_histogram"))),
             name=text(document, "id") or text(document, "request_id"),
             prompt=len(ids) if prompt is None and isinstance(ids, list) else prompt,
+            completed=len(own) if completed is None and isinstance(own, list) else completed,
             facts={"target": {"id": text(document, "model")}},
         )
 
 
-def _metrics(document: Any) -> Iterator[Mapping[str, Any]]:
-    if not isinstance(document, Mapping):
-        return
-    outputs = document.get("outputs")
-    found = [inside(document, "metrics", "speculative_decoding"), document]
+def _metrics(document: Any) -> Iterator[tuple[Mapping[str, Any], Any]]:
+    """The payloads of a document, each with the `CompletionOutput` that it stands in, if any."""
+    outputs = inside(document, "outputs")
+    found = [(inside(document, "metrics", "speculative_decoding"), None), (document, None)]
     if isinstance(outputs, list):
-        found += [inside(output, "spec_decode_metrics") for output in outputs]
-    yield from (item for item in found if isinstance(item, Mapping) and isinstance(_histogram_of(item), list))
+        found += [(inside(output, "spec_decode_metrics"), output) for output in outputs]
+    for item, output in found:
+        if isinstance(item, Mapping) and isinstance(_histogram_of(item), list):
+            yield item, output
 
 
 def _histogram_of(metrics: Mapping[str, Any]) -> Any:
@@ -59,6 +62,7 @@ def told_of_metrics(
     *,
     name: str | None,
     prompt: int | None,
+    completed: int | None,
     facts: Mapping[str, Mapping[str, Any]],
 ) -> Told:
     """A request, from the metrics in vLLM's words.
@@ -68,6 +72,7 @@ def told_of_metrics(
         histogram: steps by accepted tokens.
         name: of the request.
         prompt: tokens of the prompt, where they are known.
+        completed: tokens of the answer, where they are known.
         facts: more for the header; what is None in it is left out.
 
     Raises:
@@ -86,7 +91,7 @@ def told_of_metrics(
         # The prompt's own token was committed before the first round.
         steps=steps_of(rounds, 0 if prompt is None else prompt + 1),
         described={"reported": reported} if reported else {},
-        notes=notes_of(rounds, has_prompt=prompt is not None),
+        notes=notes_of(rounds, has_prompt=prompt is not None, completed=completed),
         facts={key: value for key, value in all_facts.items() if any(v is not None for v in value.values())},
     )
 

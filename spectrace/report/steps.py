@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from spectrace.analysis.alternatives import rank_words
 from spectrace.analysis.rejection import item, node_states, rejected_state
 from spectrace.format.figures import number
 
@@ -53,7 +54,7 @@ def _row(trace: Trace, at: int, step: Step, has_ids: bool) -> list[str]:
         "-" if refused is None else str(refused.depth),
         _value(step.draft_logprobs, index),
         _value(step.target_logprobs, index),
-        _value(step.target_ranks, index),
+        "-" if index is None else rank_words(step, index),
         _value(step.target_gaps, place),
         step.final_kind or "-",
     ]

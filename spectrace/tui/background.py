@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from spectrace.errors import SpectraceError
@@ -29,6 +29,8 @@ class Background:
 
     def __init__(self) -> None:
         self._stop = Event()
+        # Between a look at whether anybody waits and the telling, nobody may stop waiting.
+        self._telling = Lock()
         self._thread: Thread | None = None
         self.is_running = False
         """Somebody waits for the outcome."""
@@ -38,7 +40,8 @@ class Background:
 
         Args:
             work: told when nobody waits any more; raises `Stopped` or goes on, as it likes.
-            tell: takes the outcome, on the thread; not called once the work was stopped.
+            tell: takes the outcome, on the thread, and waits for nobody; not called once the work was
+                stopped.
         """
         self.stop()
         stop = self._stop = Event()
@@ -46,17 +49,19 @@ class Background:
 
         def run() -> None:
             outcome = _outcome(work, stop)
-            if not stop.is_set():
-                self.is_running = False
-                tell(outcome)
+            with self._telling:
+                if not stop.is_set():
+                    self.is_running = False
+                    tell(outcome)
 
         self._thread = Thread(target=run, daemon=True)
         self._thread.start()
 
     def stop(self) -> bool:
         """Waits no longer; whether anything was going on."""
-        was_running, self.is_running = self.is_running, False
-        self._stop.set()
+        with self._telling:
+            was_running, self.is_running = self.is_running, False
+            self._stop.set()
         return was_running
 
 

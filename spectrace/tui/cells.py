@@ -10,8 +10,6 @@ def cell_number(value: float | None, digits: int = 3) -> str:
     return f"{value:.{digits}f}" if abs(value) < 1000 else f"{value:.1e}"
 
 
-def cell_whole(value: int | None) -> str:
-    """A whole number in five cells."""
-    if value is None:
-        return "-"
-    return str(value) if value < 10**5 else "1e5+"
+def cell_rank(words: str) -> str:
+    """A rank in five cells."""
+    return words if len(words) <= 5 else "1e5+"

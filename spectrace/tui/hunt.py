@@ -176,9 +176,9 @@ class Hunt:
             self._stop_search()
             self._walk = None
 
-    def words(self, row: int) -> list[str]:
-        """What the status row says of filter and search."""
-        return [*self._filter_words(row), *self._search_words(row)]
+    def words(self, row: int, room: int) -> list[str]:
+        """What the status row says of filter and search, with at most `room` characters of what was typed."""
+        return [*self._filter_words(row, room), *self._search_words(row, room)]
 
     def _settled(self, row: int) -> Arrival | None:
         """The wanted match, as far as it is known."""
@@ -204,11 +204,11 @@ class Hunt:
             return Arrival(None, f"there is no {walk.name}")
         return Arrival(walk.found)
 
-    def _filter_words(self, row: int) -> list[str]:
+    def _filter_words(self, row: int, room: int) -> list[str]:
         kept = self._listed.filter
         if kept is None:
             return []
-        name = f"&{visible(kept.needle.text, limit=24)}"
+        name = f"&{visible(kept.needle.text, limit=room)}"
         place = (
             f"{self._listed.index_of(row) + 1:,} of {len(kept.rows):,}"
             if kept.rows
@@ -220,11 +220,11 @@ class Hunt:
             f"{name}: {place}" if kept.is_done else f"{name}: {place}, scanning {kept.share:.0%}, Esc stops"
         ]
 
-    def _search_words(self, row: int) -> list[str]:
+    def _search_words(self, row: int, room: int) -> list[str]:
         search = self.search
         if search is None:
             return []
-        name = f"/{visible(search.needle.text, limit=24)}"
+        name = f"/{visible(search.needle.text, limit=room)}"
         if search.is_done:
             count = (
                 f"{search.number_of(row):,} of {search.count:,}"

@@ -14,9 +14,9 @@ Group = Literal["move", "hunt", "search", "marks", "screens", "view", "system"]
 GROUP_TITLES: dict[Group, str] = {
     "move": "Move",
     "hunt": "Hunt",
+    "screens": "Screens",
     "search": "Search and filter",
     "marks": "Marks",
-    "screens": "Screens",
     "view": "View",
     "system": "Program",
 }
@@ -36,6 +36,8 @@ class Key:
     """What `:` calls it, "" = not there."""
     hint: str = ""
     """Short words for the hint row, "" = not there."""
+    also: str = ""
+    """Other words by which the palette finds it."""
 
     @property
     def shown(self) -> str:
@@ -46,11 +48,11 @@ class Key:
 
 
 def _keys(group: Group, *rows: Sequence[str]) -> list[Key]:
-    """Rows of id, keys, action, description, then command and hint where there are any."""
+    """Rows of id, keys, action, description, then command, hint and other words where there are any."""
     return [
-        Key(group=group, id=r[0], keys=r[1], action=r[2], description=r[3], command=c, hint=h)
+        Key(group=group, id=r[0], keys=r[1], action=r[2], description=r[3], command=c, hint=h, also=a)
         for r in rows
-        for c, h in [(*r[4:], "", "")[:2]]
+        for c, h, a in [(*r[4:], "", "", "")[:3]]
     ]
 
 
@@ -75,12 +77,15 @@ KEYS: tuple[Key, ...] = (
     *_keys(
         "hunt",
         ("hunt.first", "f", "first_rejection", "first rejection among the steps that are listed", "first",
-         "first rejection"),
-        ("hunt.next", "e,right_square_bracket", "rejection(1)", "next rejection", "next", "next, previous"),
-        ("hunt.previous", "E,left_square_bracket", "rejection(-1)", "previous rejection", "previous"),
+         "first rejection", "divergence mismatch refused"),
+        ("hunt.next", "e,right_square_bracket", "rejection(1)", "next rejection", "next", "next",
+         "divergence mismatch refused"),
+        ("hunt.previous", "E,left_square_bracket", "rejection(-1)", "previous rejection", "previous", "",
+         "divergence mismatch refused"),
         ("hunt.finding", "right_parenthesis", "finding(1)", "next step that a finding of the diagnosis names",
-         "finding"),
-        ("hunt.finding_back", "left_parenthesis", "finding(-1)", "previous step that a finding names"),
+         "finding", "finding", "why diagnose cause"),
+        ("hunt.finding_back", "left_parenthesis", "finding(-1)", "previous step that a finding names", "", "",
+         "why diagnose cause"),
         ("hunt.cliff", "c", "cliff", "where acceptance falls with the length of the context", "cliff"),
     ),
     *_keys(
@@ -92,9 +97,11 @@ KEYS: tuple[Key, ...] = (
         ("search.previous", "N", "match(-1)", "previous match"),
         ("search.token", "asterisk", "search_token", "search the token under the cursor"),
         ("search.filter", "ampersand", "prompt('&')",
-         "list only what fits, as / takes it; ! before it inverts, nothing lists all", "", "filter"),
+         "list only what fits, as / takes it; ! before it inverts, nothing lists all", "", "filter",
+         "where only hide"),
         ("search.undo", "u", "undo", "the filter before this one", "undo"),
-        ("search.fields", "", "fields", "the names that an expression may use, and its grammar", "fields"),
+        ("search.fields", "", "fields", "the names that an expression may use, and its grammar", "fields", "",
+         "columns names expression"),
         ("search.line", "colon", "prompt(':')", "a step's number or a command; Tab completes"),
     ),
     *_keys(
@@ -109,7 +116,8 @@ KEYS: tuple[Key, ...] = (
         ("view.zoom", "z", "zoom", "the step's pane on the whole screen, and back", "zoom"),
         ("view.back", "escape", "back", "one level back; stop what runs", "", "back"),
         ("view.tokens", "t", "toggle_tokens", "tokens as text, ids or both", "tokens", "text/ids"),
-        ("view.follow", "F", "follow", "follow a trace that is being recorded, and stop", "follow"),
+        ("view.follow", "F", "follow", "follow a trace that is being recorded, and stop", "follow", "",
+         "live tail watch"),
         ("view.copy", "y", "copy", "copy: the step as JSON, in a screen the line", "copy", "copy"),
         ("view.copy_all", "Y", "copy_all", "copy everything that the screen says"),
     ),
@@ -217,6 +225,8 @@ def every_key() -> tuple[Key, ...]:
             description=page.description,
             group="screens",
             command=page.id,
+            hint=page.hint,
+            also=page.also,
         )
         for page in PAGES
     )

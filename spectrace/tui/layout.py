@@ -34,5 +34,6 @@ def layout_for(width: int, height: int, *, is_zoomed: bool = False) -> Layout:
     room = max(height - 3 - minimap - hints, 1)
     if is_zoomed:
         return Layout(width=width, minimap=minimap, list=0, detail=room + 1, hints=hints)
-    detail = min(max(room * 45 // 100, 10), 18) if width >= 60 and height >= 20 else 0
+    has_detail = height >= (20 if width >= 60 else 30)
+    detail = min(max(room * 45 // 100, 10), 18) if has_detail else 0
     return Layout(width=width, minimap=minimap, list=room - detail, detail=detail, hints=hints)

@@ -41,7 +41,7 @@ _LOOK_BACK = 4096
 """Steps that are looked at for the text before a step; requests of a large batch interleave."""
 _REQUEST = FIELD_BY_NAME["request"].leaves[0].number
 _EXACT_ROWS = 20_000
-"""Up to here the minimap looks at every step; beyond, at the index."""
+"""Up to here the minimap looks at every step, and requests are counted at once; beyond, at the index."""
 _ROWS_TOGETHER = 2048
 """Steps that are searched in one go, at most, unless one frame has more."""
 _MOST_STATES = 16
@@ -104,6 +104,8 @@ class Loader:
         self._recent: Recent | None = None
         self.total = len(trace)
         """Number of steps, damaged ones included."""
+        if self.total <= _EXACT_ROWS:
+            self.count_requests()
 
     def stoppable(self, stop: Event) -> Loader:
         """The same trace for work that ends with `Stopped` at its next reading once `stop` is set."""
@@ -307,27 +309,43 @@ class Loader:
         with self._lock:
             self._num_requests = len(self._trace.requests)
 
+    def requests_named(self, part: str) -> list[str]:
+        """Names of the requests with a text in them; that request alone, where the text is a whole name."""
+        with self._lock:
+            names = self._trace.requests.names
+        return [part] if part in names else [name for name in names if part in name]
+
+    def against_files(self, paths: Sequence[str | PathLike[str]]) -> None:
+        """Compares with another trace from now on.
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        open_trace(paths).close()
+        self.against = tuple(paths)
+
     def minimap(self, cells: int) -> list[float | None]:
         """Share of steps with a rejection in each of `cells` equal parts of the trace.
 
         Returns:
             0..1 a cell; None where no step with a proposal lies.
         """
-        if not self.total or cells <= 0:
+        total = self.total  # Read once: the trace may grow meanwhile.
+        if not total or cells <= 0:
             return [None] * max(cells, 0)
-        first, proposals, rejected = self._weights()
+        first, proposals, rejected = self._weights(total)
         # A group or step may reach over several cells and a cell over several of them: take the sum over
         # those that touch it.
-        edges = np.arange(cells + 1) * self.total // cells
+        edges = np.arange(cells + 1) * total // cells
         start = np.maximum(first.searchsorted(edges[:-1], "right") - 1, 0)
         stop = np.maximum(first.searchsorted(edges[1:], "left"), start + 1)
         sums = [np.concatenate([[0], np.cumsum(column)]) for column in (proposals, rejected)]
         proposed, refused = (column[stop] - column[start] for column in sums)
         return [int(r) / int(p) if p else None for p, r in zip(proposed, refused)]
 
-    def _weights(self) -> tuple[Array, Array, Array]:
-        """First row, proposals and rejections of each piece that the minimap is made of."""
-        if self.total > _EXACT_ROWS:
+    def _weights(self, total: int) -> tuple[Array, Array, Array]:
+        """First row, proposals and rejections of each piece that the minimap of `total` steps is made of."""
+        if total > _EXACT_ROWS:
             with self._lock:
                 groups = self._trace.groups
             return (
@@ -335,15 +353,17 @@ class Loader:
                 groups.proposals.astype(np.int64),
                 groups.rejected.astype(np.int64),
             )
-        proposals, rejected = np.zeros(self.total, np.int64), np.zeros(self.total, np.int64)
+        proposals, rejected = np.zeros(total, np.int64), np.zeros(total, np.int64)
         for row, chunk, _ in self.chunks(0):
             columns = chunk.columns(*REJECTED_COLUMNS)
-            stop = row + chunk.num_rows
-            rejected[row:stop] = rejected_rows(columns, chunk.num_rows)
+            if row >= total:
+                break
+            rows = slice(0, total - row)
+            rejected[row : row + chunk.num_rows] = rejected_rows(columns, chunk.num_rows)[rows]
             proposal = columns.get("proposal_ids")
             if proposal is not None and proposal.present is None:
-                proposals[row:stop] = proposal.lengths[0] > 0
-        return np.arange(self.total), proposals, rejected
+                proposals[row : row + chunk.num_rows] = (proposal.lengths[0] > 0)[rows]
+        return np.arange(total), proposals, rejected
 
     def refresh(self) -> int:
         """Looks for what a live writer has added; the number of new steps."""
@@ -352,6 +372,8 @@ class Loader:
             before, self.total = self.total, len(self._trace)
             self._add_recent(before)
             self._states.clear()  # What was damaged may have been half-written only.
+            if found and self._num_requests is not None and self.total <= _EXACT_ROWS:
+                self._num_requests = len(self._trace.requests)
             if found:
                 self._texts = {key: text for key, text in self._texts.items() if text is not None}
         return found

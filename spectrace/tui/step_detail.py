@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from spectrace.analysis.alternatives import rank_words, uncut
 from spectrace.analysis.rejection import NodeState, Status, item
 from spectrace.format.records import Step, Tap
 from spectrace.format.text import visible
-from spectrace.tui.cells import cell_number, cell_whole
+from spectrace.tui.cells import cell_number, cell_rank
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, left, right, width_of
 from spectrace.tui.step_row import GLYPHS, TOKEN_ROLES, Names, end_text
 
@@ -143,7 +144,7 @@ def node_line(step: Step, state: NodeState, names: Names, width: int, *, is_curs
         Span(right("" if is_own else cell_number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
         Span(left(quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
         Span(right("" if is_own else cell_number(item(step.target_logprobs, state.index)), 7), rest),
-        Span(right("" if is_own else cell_whole(item(step.target_ranks, state.index)), 5), rest),
+        Span(right("" if is_own else cell_rank(rank_words(step, state.index)), 5), rest),
         Span(right(cell_number(item(step.target_gaps, slot), 2), 6), rest),
         Span(_status_words(state, names, width), role if state.status != "rejected" else "strong"),
     ]
@@ -163,18 +164,17 @@ _STATUS_WORDS: dict[Status, tuple[str, str]] = {
     "bonus": ("bonus: the target's own", "bonus"),
     "target": ("the target's own", "target's own"),
 }
-"""What became of a token, and the same in 12 cells."""
+"""What became of a token, and the same in few cells."""
 
 
 def _status_words(state: NodeState, names: Names, width: int) -> str:
-    if width < 100:
-        return ""
+    """What became of a token, in as many words as there is room for; none in a narrow place."""
     long, short = _STATUS_WORDS[state.status]
-    if width < 112:
-        return f"  {short}"
+    told = [long, short]
     if state.wanted_id is not None and state.wanted_id != state.pick_id:
-        return f"  {long}, committed {quoted(state.wanted_id, names)}"
-    return f"  {long}"
+        told = [f"{words}, committed {quoted(state.wanted_id, names)}" for words in told] + told
+    room = width - 41 - 2 * token_cells(width)
+    return next((f"  {words}" for words in told if width_of([Span(f"  {words}")]) <= room), "")
 
 
 def _window(length: int, position: int, room: int) -> range:
@@ -210,9 +210,9 @@ def _words_line(title: str, words: Sequence[str]) -> Line:
 
 def top_words(top: Top | None, names: Names, *, draft: bool = False) -> list[str]:
     """The alternatives at one place, best first, with their log-probabilities."""
-    return [
-        f"{quoted(token, names, draft=draft)} {cell_number(logprob)}" for token, logprob in (top or ())[:12]
-    ]
+    left = uncut(top)[:12]
+    words = [f"{quoted(token, names, draft=draft)} {cell_number(logprob)}" for token, logprob in left]
+    return [*words, *(["others cut"] if len(left) < len((top or ())[:12]) else [])]
 
 
 def emitted_words(step: Step, names: Names) -> list[str]:

@@ -111,8 +111,7 @@ def step_line(
         is_named: a finding names the step.
     """
     line = [
-        Span(">" if is_cursor else " ", "strong"),
-        Span("!" if is_named else " ", "warning"),
+        Span((">" if is_cursor else " ") + ("!" if is_named else " "), "warning" if is_named else "strong"),
         Span(right(f"{row:,}", columns.row), "cursor" if is_cursor else "plain"),
     ]
     if step is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spectrace.format.figures import count_of, number, percent
-from spectrace.tui.keys import KEYS, Key
+from spectrace.tui.keys import Key, every_key
 from spectrace.tui.loader import HeaderFacts
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, width_of
 
@@ -81,12 +81,17 @@ def _bar(share: float) -> str:
     return _BARS[min(max(round(share * (len(_BARS) - 2)) + 1, 1), len(_BARS) - 1)]
 
 
-def place_text(row: int, total: int, position: int, num_tokens: int) -> str:
-    """Where the cursor is."""
-    if not total:
+def place_text(row: int | None, total: int, position: int, num_tokens: int) -> str:
+    """Where the cursor is; a row of None: at no step, for none is listed."""
+    if not total or row is None:
         return "no step"
     token = f"  token {position}/{num_tokens}" if num_tokens else ""
     return f"step {row:,}/{total:,}{token}"
+
+
+def typed_room(width: int) -> int:
+    """Characters of a search or filter that the status row repeats: place and counts stand beside it."""
+    return max(width - 52, 12)
 
 
 def status_line(place: str, word: str, standing: Sequence[str], width: int, *, count: str = "") -> Line:
@@ -112,8 +117,11 @@ STEPS_HINTS = (
     ("move.down", "move.up"),
     ("hunt.first",),
     ("hunt.next", "hunt.previous"),
+    ("screen.overview",),
     ("search.start",),
     ("search.filter",),
+    ("hunt.finding", "hunt.finding_back"),
+    ("screen.step",),
     ("move.right",),
     ("view.tokens",),
     ("system.help",),
@@ -129,12 +137,14 @@ PAGE_HINTS = (
 )
 
 
-def hint_line(width: int, keys: Sequence[Key] = KEYS, hints: Sequence[Sequence[str]] = STEPS_HINTS) -> Line:
+def hint_line(
+    width: int, keys: Sequence[Key] | None = None, hints: Sequence[Sequence[str]] = STEPS_HINTS
+) -> Line:
     """The few keys that matter here; the last two, help and the way out, always stay."""
-    known = {key.id: key for key in keys}
+    known = {key.id: key for key in (every_key() if keys is None else keys)}
     words = []
     for names in hints:
-        shown = "/".join(known[name].shown.split(" ")[0] for name in names)
+        shown = "/".join(known[name].shown.split(" ")[0] for name in names if name in known)
         words += [f"{shown} {known[names[0]].hint}"] if shown else []
     while len(words) > 2 and len("  ".join(words)) + 1 > width:
         words.pop(-3)
@@ -166,8 +176,9 @@ def empty_lines(facts: HeaderFacts, width: int) -> list[Line]:
     return [clip_line([Span("  "), *line], width) for line in lines]
 
 
-def nothing_listed_lines(width: int) -> list[Line]:
-    """What to do with a filter that keeps nothing."""
-    lines: list[Line] = [[], [Span("No step fits the filter.", "strong")]]
+def nothing_listed_lines(width: int, *, is_scanning: bool) -> list[Line]:
+    """What to do with a filter that keeps nothing, or nothing so far."""
+    what = "No step fits the filter so far." if is_scanning else "No step fits the filter."
+    lines: list[Line] = [[], [Span(what, "strong")]]
     lines.append([Span("u brings back what was listed before; & and Enter lists every step.")])
     return [clip_line([Span("  "), *line], width) for line in lines]

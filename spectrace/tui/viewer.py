@@ -179,12 +179,18 @@ class Viewer(App[None]):
 
     # --- screens ---
 
-    def open_page(self, name: str, word: str = "") -> bool:
-        """Shows a page above the list of steps, with a word; False where there is none of this name."""
+    def open_page(self, name: str, word: str = "", *, is_new: bool = False) -> bool:
+        """Shows a page above the list of steps, with a word; False where there is none of this name.
+
+        Args:
+            name: id of the page.
+            word: what is said there.
+            is_new: also where it is shown already.
+        """
         page = self.pages.get(name)
         if page is None:
             return False
-        if not (isinstance(self.screen, PageScreen) and self.screen.page is page):
+        if is_new or not (isinstance(self.screen, PageScreen) and self.screen.page is page):
             row = self.steps.row
             self.show_steps()
             self.push_screen(PageScreen(page, row, scrolls_by_line=self._is_frugal, word=word))
@@ -234,6 +240,11 @@ class Viewer(App[None]):
     def offer_copy(self, text: str, what: str) -> None:
         """Shows a text that may be copied."""
         self.push_screen(CopyScreen(text, what, scrolls_by_line=self._is_frugal))
+
+    def read_page_again(self) -> None:
+        """Tells the page on top that the trace grew."""
+        if isinstance(self.screen, PageScreen) and self.screen.page.id in self.pages:
+            self.screen.read_again()
 
     def cursor_moved(self, row: int, word: str) -> None:
         """Tells the page on top where the cursor of the steps is, and what is said of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from spectrace.analysis.alternatives import rank_words
 from spectrace.analysis.choice import DraftVocabulary, choice_after, wanted_path
 from spectrace.format.records import Draft, Run, Target, VocabMap
 from spectrace.testing import make_step
@@ -85,3 +86,18 @@ def test_the_wanted_path_follows_the_tree() -> None:
     path = wanted_path(step, DraftVocabulary(REDUCED))
     assert [(choice.node, choice.token_id) for choice in path] == [(1, 3), (2, 1), (None, 5)]
     assert path[-1].kind == "beyond"
+
+
+def test_what_sampling_had_cut_has_no_place() -> None:
+    """Log-probabilities of minus infinity stand in no order: none of them is the second best."""
+    top = [[[1, -0.1], [0, float("-inf")], [2, float("-inf")]]]
+    step = make_step(proposal_ids=[3], target_ids=[0, 0], draft_top=top)
+    choice = choice_after(step, -1, DraftVocabulary(Run(method="draft_model")))
+    assert (choice.kind, choice.num_top) == ("below_top", 1)
+
+
+def test_a_token_that_sampling_had_cut_has_no_rank() -> None:
+    """A tie of all that was cut would read as second best."""
+    step = make_step(proposal_ids=[5], target_ranks=[2], target_logprobs=[float("-inf")])
+    assert rank_words(step, 0) == "cut"
+    assert rank_words(make_step(proposal_ids=[5], target_ranks=[2]), 0) == "2"

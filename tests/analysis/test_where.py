@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from spectrace.analysis.where import MAX_DEPTH, MAX_LENGTH, NAMES, parse_where
@@ -61,6 +61,16 @@ def test_what_is_true_of_the_step(text: str) -> None:
 def test_a_missing_field_equals_nothing_and_holds_nothing(text: str) -> None:
     """A field that the step lacks is no zero: it only differs from everything."""
     assert not parse_where(text).matches(STEP)
+
+
+@pytest.mark.parametrize("name", ["accepted", "num_accepted"])
+def test_a_step_without_a_proposal_has_no_number_of_accepted_tokens(name: str) -> None:
+    """A prefill is not listed among the steps that accepted little."""
+    prefill = make_step(proposal_ids=[], num_accepted=0, emitted_ids=[7])
+    for text in (f"{name} < 2", f"{name} == 0", f"{name} >= 0", name):
+        assert not parse_where(text).matches(prefill)
+    assert parse_where("drafted == 0").matches(prefill)
+    assert parse_where(f"{name} == 0").matches(make_step(proposal_ids=[1], num_accepted=0))
 
 
 @pytest.mark.parametrize("text", ["rank != 1", "stop != 'eos'", "0 not in draft_ids", "'a' not in stop"])
@@ -196,7 +206,8 @@ def conditions(draw: st.DrawFn, depth: int = 3) -> tuple[str, Callable[[dict[str
 def test_comparisons_mean_what_they_mean_in_python(
     condition: tuple[str, Callable[[dict[str, Any]], bool]], step: Step
 ) -> None:
-    """Comparisons, chains, not, and, or agree with Python's on every step."""
+    """Comparisons, chains, not, and, or agree with Python's on every step with a proposal."""
+    assume(step.proposal_ids)
     text, meaning = condition
     values = {"accepted": step.num_accepted, "drafted": len(step.proposal_ids), "position": step.position}
     assert parse_where(text).matches(step) == meaning(values)

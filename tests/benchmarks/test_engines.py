@@ -20,16 +20,16 @@ def rows(*names: str) -> list[list[str]]:
 def test_engines_that_do_the_same() -> None:
     """Both runners of vLLM: every token, proposal, pick and decision is counted, and nothing differs."""
     first, second = rows("vllm-v1-eagle3", "vllm-v2-eagle3")
-    assert first[1:6] == [""] * 5
-    assert second[1:5] == ["192 of 192", "55 of 55", "192 of 192", "55 of 55"]
-    assert second[5] == "B(2) 96, B(4) 96, B(5) 96"
+    assert first[1:7] == ["6", *[""] * 5]
+    assert second[1:6] == ["6", "192 of 192", "55 of 55", "192 of 192", "55 of 55"]
+    assert second[6] == "B(2) 96, B(4) 96, B(5) 96"
     assert second[-1] == "nothing differs"
 
 
 def test_engines_that_differ() -> None:
     """A head that is fed other layers: the same text, other proposals, other states."""
     _, second = rows("vllm-v1-eagle3", "vllm-v1-layers-as-outputs")
-    same, compared = second[2].split(" of ")
+    same, compared = second[3].split(" of ")
     assert int(same) < int(compared)
     assert "proposals differ" in second[-1]
-    assert "B(2) 96, B(4) 96, B(5) 96" not in second[5]
+    assert "B(2) 96, B(4) 96, B(5) 96" not in second[6]

@@ -367,3 +367,15 @@ def test_a_run_that_fails_leaves_the_old_trace(
         assert sentence in found.err
         assert Path("run.spectrace").read_bytes() == before
     assert not [path for path in Path().iterdir() if path.name.startswith(".")]
+
+
+def test_what_a_killed_recording_replaced_comes_back(recorder: FakeRecorder, run: Run, trace: Path) -> None:
+    """The next start puts it back before anything else, says so, and replaces it only when told to."""
+    before = trace.read_bytes()
+    trace.rename(".run.spectrace.999999999.old")
+    found = run(*RECORD)
+    assert found.code == 2
+    assert "run.spectrace: put back" in found.err
+    assert "--overwrite replaces it" in found.err
+    assert Path("run.spectrace").read_bytes() == before
+    assert run(*RECORD, "--overwrite").code == 0

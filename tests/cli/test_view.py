@@ -185,3 +185,11 @@ def test_one_way_of_viewing_at_a_time(trace: Path, run: Run, options: str) -> No
     found = run("view", "run.spectrace", *options.split())
     assert (found.code, found.out) == (2, "")
     assert found.err == "spectrace: give one of --plain, --screenshot and --serve\n"
+
+
+def test_a_picture_is_not_written_under_another_format(run: Run, trace: Path, tmp_path: Path) -> None:
+    """SVG in a file called PNG would open nowhere: the command refuses and says what to write."""
+    outcome = run("view", trace, "--screenshot", tmp_path / "out.png")
+    assert outcome.code == 2
+    assert "out.png says otherwise: name it OUT.svg" in " ".join(outcome.err.split())
+    assert not (tmp_path / "out.png").exists()

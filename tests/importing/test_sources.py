@@ -11,6 +11,8 @@ import pytest
 
 import spectrace
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
+from spectrace.analysis.breakdown import break_down
+from spectrace.analysis.series import in_cells, series_of
 from spectrace.errors import ImportFailed
 from spectrace.importing.sources import NAMES, import_stream
 
@@ -118,6 +120,18 @@ def test_positions_follow_the_prompt(tmp_path: Path) -> None:
         assert "position" not in trace.run.capture.unavailable
 
 
+def test_rounds_that_are_not_told_are_noticed(tmp_path: Path) -> None:
+    """An answer longer than what the rounds committed has tokens from others: no position is relied on."""
+    response = json.loads(lines("vllm-detailed.jsonl")[0])
+    for more, reason in ((-3, None), (0, None), (1, "rounds without a draft")):
+        other = json.loads(json.dumps(response))
+        other["usage"]["completion_tokens"] += more
+        with imported(tmp_path, jsonl(other)) as trace:
+            said = trace.run.capture.unavailable.get("position")
+            assert (said or "").startswith(reason or "")
+            assert (said is None) == (reason is None)
+
+
 def test_sglangs_own_numbers_come_out(tmp_path: Path) -> None:
     """Verifications, drafts, accepted drafts, rate and histogram; the shape of proposals is left open."""
     for response in map(json.loads, lines("sglang.jsonl")):
@@ -173,6 +187,13 @@ def test_sums_are_no_proposals(tmp_path: Path) -> None:
             0,
         )
         assert spectrace.diagnose(trace).measured["proposals"] == 0
+        assert trace.find_rejected(0) is None
+        assert spectrace.compare(trace, trace).acceptance.proposals == (0, 0)
+        by_request = [group.counts for group in break_down(trace, "request")]
+        assert [(one.drafted, one.proposals, accept_length(one)) for one in by_request] == [
+            (timing["draft_n"], 0, None) for timing in timings
+        ]
+        assert accept_length(in_cells(series_of(trace), 1)[0]) is None
     partial = {"stop": False, "timings": timings[0]}
     with imported(tmp_path, jsonl(partial, {"stop": True, "timings": timings[0]})) as trace:
         assert len(trace) == 1

@@ -6,7 +6,7 @@ hold.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,8 +14,10 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
+from benchmarks.reliability import many
 from benchmarks.reliability.faults import FAULTS, Fault
-from benchmarks.reliability.outcome import Nursery, Outcome, folder_for
+from benchmarks.reliability.host import ERRORS, Host
+from benchmarks.reliability.outcome import Nursery, Outcome, folder_for, measured
 
 pytestmark = [
     pytest.mark.engine,
@@ -40,7 +42,9 @@ def happened(fault: Fault, nursery: Nursery, tmp_path: Path) -> Outcome:
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+@pytest.mark.parametrize(
+    "fault", [fault for fault in FAULTS if not fault.is_long], ids=lambda fault: fault.name
+)
 def test_a_fault_costs_steps_at_most_and_says_so(fault: Fault, nursery: Nursery, tmp_path: Path) -> None:
     """The host generates and ends as it would have; one warning at most; what can be read is true."""
     found = happened(fault, nursery, tmp_path)
@@ -62,3 +66,14 @@ def test_a_fault_costs_steps_at_most_and_says_so(fault: Fault, nursery: Nursery,
     assert "Traceback" not in found.stats + found.repaired
     if fault.is_trace:
         assert found.repaired_steps == found.steps
+
+
+@pytest.mark.parametrize(("act", "count"), [(many.requests, 3000), (many.steps, 50_000)])
+def test_a_great_many_are_all_there(act: Callable[..., None], count: int, tmp_path: Path) -> None:
+    """Many short requests and one that does not end lose nothing; the table has more of both."""
+    (tmp_path / ERRORS).touch()
+    act(Host(tmp_path), count)
+    found = measured(FAULTS[0], tmp_path, 0, [])
+    assert found.state == "closed"
+    assert found.given == found.steps == found.repaired_steps
+    assert found.are_in_order

@@ -321,6 +321,8 @@ def test_a_failing_hook_is_silent_from_then_on(
     live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
 ) -> None:
     """One warning, the reason in the header, and an engine that goes on as if nothing were there."""
+    if name == "parents_of":  # nobody asks for those of a chain
+        live = scheduler(2)
 
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken on purpose")

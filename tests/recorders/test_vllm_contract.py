@@ -194,10 +194,15 @@ def test_ids_alone(runner: Any, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("cls", RUNNERS, ids=("V1", "V2"))
 def test_no_hook_waits_for_the_device(cls: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device whose tensors have no values, whatever looks at one fails: nothing in the hooks does."""
+    """On a device whose tensors have no values, whatever looks at one fails: nothing in the hooks does.
+
+    Nor does anything there ask the device to finish.
+    """
     from spectrace_transformers.reduction import Pack
 
     failed: list[str] = []
+    for holder in (torch.cuda, torch.cuda.Event, torch.cuda.Stream, torch.accelerator):
+        monkeypatch.setattr(holder, "synchronize", lambda *_: failed.append("synchronize"))
     monkeypatch.setattr(Pack, "send", lambda self: lambda: {})
     runner = cls(PROMPTS, device="meta")
     runner.world.sampled = lambda batch: (
@@ -221,8 +226,9 @@ def test_no_hook_waits_for_the_device(cls: Any, tmp_path: Path, monkeypatch: pyt
     for _ in range(3):
         runner.step()
     assert not failed
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        torch.zeros(1, device="meta").item()
+    for look in ("item", "tolist", "cpu", "numpy", "nonzero", "__bool__"):
+        with pytest.raises((RuntimeError, NotImplementedError, TypeError)):
+            getattr(torch.zeros(1, device="meta"), look)()
     recording._joiner._events.clear()
     recording.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -112,6 +113,27 @@ async def test_the_main_screen_takes_what_is_told_at_the_end(trace: Path) -> Non
             for message in (TraceGrew(), RequestsCounted(), DiagnosisMade(None, "too late")):
                 app.steps.post_message(message)
     assert app.fault == []
+
+
+@pytest.mark.parametrize("more", [-7, 7])
+def test_the_minimap_bears_a_trace_that_grows_meanwhile(
+    trace: Path, monkeypatch: pytest.MonkeyPatch, more: int
+) -> None:
+    """A reading thread finds steps between two looks of the drawing one; those found first are drawn."""
+    with spectrace.open(trace) as opened:
+        loader, whole = Loader(opened), Loader(opened)
+        weights = loader._weights
+
+        def grows(*asked: int) -> Any:
+            loader.total += more
+            return weights(*asked)
+
+        monkeypatch.setattr(loader, "_weights", grows)
+        assert loader.minimap(80) == whole.minimap(80)
+        # The trace has them already, the loader has not been told.
+        monkeypatch.setattr(loader, "_weights", weights)
+        loader.total = len(opened) - 7
+        assert len(loader.minimap(80)) == 80
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")

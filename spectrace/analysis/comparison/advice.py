@@ -27,8 +27,8 @@ def _causes(found: Comparison) -> Iterator[str]:
     if found.without_ids:
         yield from _of_inputs(found)
         yield (
-            f"No token was compared, as {found.without_ids} has no ids (packed, or counts only): compare "
-            "traces that were recorded, where they were recorded."
+            f"No token was compared, as there are no ids in {found.without_ids} (packed, or counts only): "
+            "compare traces that were recorded, where they were recorded."
         )
         return
     if not kinds["emitted"].compared and not kinds["prompt"].differing:

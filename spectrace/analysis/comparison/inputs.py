@@ -14,6 +14,7 @@ from spectrace.analysis.comparison.difference import Difference
 from spectrace.analysis.comparison.hits import Hits, Proposals
 from spectrace.analysis.comparison.rows import TREE, Ids, Rows, both_known, spans
 from spectrace.format.columns import Array
+from spectrace.format.records import Step
 
 RMS_TOLERANCE = 0.05
 """Relative difference of two RMS that rounding may make. A 16-bit float is rounded by up to 2 ** -8, a layer
@@ -107,6 +108,41 @@ def nothing_compared() -> Hits:
     """Of a kind that one trace lacks."""
     nothing = np.zeros(0, np.int64)
     return _hits(0, nothing, nothing, nothing, (nothing, nothing))
+
+
+def differing_words(a: Step, b: Step) -> list[str]:
+    """What the drafts of two steps were run with, where it differs: name, value of A, value of B.
+
+    >>> from spectrace.testing import make_step
+    >>> differing_words(make_step(draft_kv_length=21), make_step(draft_kv_length=18))
+    ['draft KV 21 | 18']
+    """
+    lengths = (
+        ("draft KV", a.draft_kv_length, b.draft_kv_length),
+        ("target KV", a.target_kv_length, b.target_kv_length),
+    )
+    words = [f"{name} {x:,} | {y:,}" for name, x, y in lengths if None not in (x, y) and x != y]
+    # What a depth reads hangs on the tokens before it: see `_tokens`.
+    same = next((i for i, (x, y) in enumerate(zip(a.proposal_ids, b.proposal_ids)) if x != y), None)
+    end = None if same is None else same + 2
+    for at, (x, y) in enumerate(zip((a.draft_positions or ())[:end], (b.draft_positions or ())[:end])):
+        if None not in (x, y) and x != y:
+            words.append(f"position of token {at + 1} {x:,} | {y:,}")
+            break
+    mine, theirs = (np.array(_lengths(step)[:end]) for step in (a, b))
+    depths = min(len(mine), len(theirs))
+    with np.errstate(invalid="ignore"):  # infinite states
+        other = np.flatnonzero(_is_other_length(mine[:depths], theirs[:depths]))
+    words += [
+        f"fed back at depth {at + 1}, rms {mine[at]:.4g} | {theirs[at]:.4g}" for at in other[other > 0][:1]
+    ]
+    return words
+
+
+def _lengths(step: Step) -> list[float]:
+    """RMS of what the draft read at each depth, NaN where it is not recorded."""
+    found = [(state or {}).get("rms") for state in step.draft_inputs or ()]
+    return [float("nan") if rms is None else float(rms) for rms in found]
 
 
 def input_place(at: Difference) -> str:

@@ -97,7 +97,7 @@ class Rows:
     emitted: Array
     """[rows] tokens committed."""
     marks: Array
-    """[rows] bits: TREE, PREFILL, SIMULATED, MALFORMED, CUT (ended inside its accepted tokens)."""
+    """[rows] bits: TREE, PREFILL, SIMULATED (or a sum), MALFORMED, CUT (ended inside its accepted tokens)."""
     draft_starts: Array
     """[rows] where a row's draft tokens begin in ``proposal``, ``raw`` and ``parents``."""
     token_starts: Array
@@ -221,7 +221,7 @@ def _marks(block: Block) -> Array:
     for bit, rows in (
         (TREE, block.is_tree),
         (PREFILL, block.is_prefill),
-        (SIMULATED, block.flagged("simulated")),
+        (SIMULATED, block.flagged("simulated", "summed")),
         (MALFORMED, wrong),
         (CUT, cut),
     ):

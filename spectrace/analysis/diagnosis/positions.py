@@ -180,10 +180,14 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
     else:
         yield Cleared(
             id="positions/shifted",
-            summary=f"the draft starts at committed length {usual:+d} in {count_of(total, 'step')}, and goes "
-            "up by one",
+            summary=f"the draft's first position is the committed length{_less(usual)} in "
+            f"{count_of(total, 'step')}, and each further one is one more",
             evidence={"first_position_less_committed": usual, "steps": total},
         )
+
+
+def _less(offset: int) -> str:
+    return "" if not offset else f" {'less' if offset < 0 else 'and'} {abs(offset):,}"
 
 
 def _shifted(summary: str, advice: str, evidence: dict[str, Any], steps: list[int]) -> Finding:

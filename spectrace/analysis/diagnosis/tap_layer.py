@@ -39,7 +39,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             strength=Strength.STRONG,
             summary="The engine guessed which layers the draft is fed with: its config does not say.",
             advice="Write the layer ids of the training config into the draft's config.",
-            evidence={"declared": list(taps.declared or ()), "boundaries": list(taps.boundaries or ())},
+            evidence={
+                "declared_ids": list(taps.declared or ()),
+                "boundaries_captured": list(taps.boundaries or ()),
+            },
         )
     compared = compare_taps(facts)
     header = _header_shift(facts)

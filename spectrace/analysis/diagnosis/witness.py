@@ -14,7 +14,7 @@ from spectrace.format.records import Step
 
 _MOST_STEPS = 5
 _MOST_VALUES = 16
-AT_FIRST = "cache_less_committed_at_the_first_step"
+AT_FIRST = "cache_less_committed_text_at_request_start"
 """Evidence of a draft's cache: what its length was less the committed length when the request began."""
 USUALLY = "cache_less_committed_usually"
 """Evidence of a target's cache: the same in the steps that are in order."""

@@ -13,7 +13,9 @@ from spectrace.tui.loader import Loader
 from spectrace.tui.pages.page import Page, PageLine
 
 
-def _page(name: str, key: str, description: str, *, follows_cursor: bool = False) -> Page:
+def _page(
+    name: str, key: str, description: str, *, hint: str = "", also: str = "", follows_cursor: bool = False
+) -> Page:
     """The page whose `gather` and `lines` are in the file of its name, loaded when it is opened."""
 
     def gather(loader: Loader, row: int) -> Any:
@@ -30,25 +32,48 @@ def _page(name: str, key: str, description: str, *, follows_cursor: bool = False
         description=description,
         gather=gather,
         lines=lines,
+        hint=hint,
+        also=also,
         follows_cursor=follows_cursor,
     )
 
 
 PAGES: tuple[Page, ...] = (
-    _page("overview", "o", "the run on one page: causes, acceptance, what ran"),
+    _page(
+        "overview",
+        "o",
+        "the run on one page: causes, acceptance, what ran",
+        hint="why",
+        also="why diagnose findings verdict stats",
+    ),
     _page(
         "step",
         "s",
         "everything about one step: tokens, alternatives of both sides, context",
+        hint="step",
+        also="top logprobs",
         follows_cursor=True,
     ),
     _page(
         "tree", "T", "the proposal of a step as a tree, and the path the target wanted", follows_cursor=True
     ),
-    _page("taps", "H", "the hidden states the draft is fed: boundary, form, length over the run"),
-    _page("vocabulary", "V", "the id map in both readings, and the tokens the draft cannot say"),
-    _page("requests", "R", "every request with its acceptance, the worst first"),
-    _page("diff", "C", "another trace of the same prompts beside this one", follows_cursor=True),
+    _page(
+        "taps",
+        "H",
+        "the hidden states the draft is fed: boundary, form, length over the run",
+        also="layers norm",
+    ),
+    _page(
+        "vocabulary", "V", "the id map in both readings, and the tokens the draft cannot say", also="d2t t2d"
+    ),
+    _page("requests", "R", "every request with its acceptance, the worst first", also="prompts by"),
+    _page(
+        "diff",
+        "C",
+        "another trace of the same prompts beside this one (:diff FILE)",
+        also="compare against",
+        follows_cursor=True,
+    ),
 )
 """Every page, in the order in which the help lists them."""
 

@@ -12,9 +12,10 @@ from spectrace.analysis.comparison import Comparison, compare
 from spectrace.analysis.comparison.acceptance_change import Measure
 from spectrace.analysis.comparison.difference import INPUTS, KIND_WORDS, Difference, Kind
 from spectrace.analysis.comparison.headers import shown_value
-from spectrace.analysis.comparison.inputs import input_place, input_values
+from spectrace.analysis.comparison.inputs import differing_words, input_place, input_values
 from spectrace.analysis.comparison.row_pairs import DECISION, EMITTED, INPUT, PROPOSAL, TARGET_PICK
 from spectrace.analysis.comparison.tap_match import TapMatch
+from spectrace.analysis.comparison.tap_words import tap_words
 from spectrace.analysis.rejection import node_states
 from spectrace.errors import TraceError
 from spectrace.format.figures import count_of, number
@@ -26,18 +27,20 @@ from spectrace.tui.loader import Loader
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
 from spectrace.tui.pages.texts import Texts, step_texts, texts_of
-from spectrace.tui.spans import Span
+from spectrace.tui.spans import Role, Span
 from spectrace.tui.step_detail import quoted
 from spectrace.tui.step_row import Columns, columns_for, step_line
 
 _BITS = {
-    INPUT: "what the draft was run with",
     PROPOSAL: "proposal",
     TARGET_PICK: "target pick",
     DECISION: "decision",
     EMITTED: "text",
 }
-NO_OTHER = "No other trace was given: spectrace view A --against B shows both, spectrace diff A B prints it."
+NO_OTHER = (
+    "No other trace was given: :diff FILE takes one, as spectrace view A --against FILE does; "
+    "spectrace diff A FILE prints it."
+)
 _MOST_HEADERS = 24
 _MOST_REQUESTS = 24
 _MOST_POSITIONS = 8
@@ -74,7 +77,7 @@ def gather(loader: Loader, row: int) -> DiffFacts:
     try:
         with open_trace(loader.against) as b, loader.opened_again() as a:
             found = loader.once(
-                "diff", (len(a), len(b)), lambda: compare(a, b, on_progress=loader.keep_going)
+                "diff", (loader.against, len(a), len(b)), lambda: compare(a, b, on_progress=loader.keep_going)
             )
             other = found.rows.row_of_b(row)
             own = row if row < len(a) else None
@@ -145,7 +148,11 @@ def _at_cursor(sides: tuple[Side, Side], found: Comparison, width: int) -> Itera
     if row is None or row >= len(found.rows.differs):
         return
     bits = int(found.rows.differs[row])
-    words = ", ".join(word for bit, word in _BITS.items() if bits & bit)
+    differing = [word for bit, word in _BITS.items() if bits & bit]
+    if bits & INPUT:
+        a, b = (side.step for side in sides)
+        differing = [*(() if a is None or b is None else differing_words(a, b)), *differing]
+    words = ", ".join(differing)
     yield from labelled(
         "differs", words or "nothing that was compared", width, role="strong" if words else "plain"
     )
@@ -223,15 +230,9 @@ def _taps(taps: Sequence[TapMatch], width: int) -> Iterator[PageLine]:
     if not taps:
         return
     yield from heading("tapped states at the same tokens", width)
-    own = [match for match in taps if match.side == "A"]
-    for match in own if own and all(match.is_same for match in own) else taps:
-        other = "B" if match.side == "A" else "A"
-        name, best = (f"tap {key}" if match.by_index else f"B({key})" for key in (match.tap, match.best))
-        words = f"{other}'s {best}" + (" of its reference" if match.best_in == "reference" else "")
-        words = f"is {words}" if match.is_match else f"nearest is {words}"
-        size = "" if match.rms_ratio is None else f", rms {number(match.rms_ratio, 2)} times"
-        text = f"{match.side}'s {name} {words}, cosine {number(match.cosine, 3)}{size}"
-        yield from paragraph(text, width, role="plain" if match.is_same else "warning")
+    role: Role = "plain" if all(match.is_same for match in taps) else "warning"
+    for words in tap_words(taps):
+        yield from paragraph(words, width, role=role)
 
 
 def _acceptance(found: Comparison, width: int) -> Iterator[PageLine]:

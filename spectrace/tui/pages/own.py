@@ -62,6 +62,11 @@ _MARKS: tuple[tuple[str, Role, str], ...] = (
     ("‹2", "dim", "two more tokens before these, for which the line has no room"),
     ("!", "warning", "before a step: a finding of the diagnosis names it"),
     ("more: Enter", "strong", "the step has more than its pane shows"),
+    (
+        "\\\\xe2",
+        "dim",
+        "a token that is a byte and no whole character; \\n and \\x14 are characters of the text",
+    ),
     ("▁▄█", "dim", "second row: share of steps with a rejection"),
 )
 
@@ -86,7 +91,8 @@ def fields_page() -> Page:
 _GRAMMAR = (
     'accepted < 2 and position > 2048; 1 <= accepted < 4; stop == "eos"; "replay" in flags; not (1 in '
     "target_ranks). Signs: < <= > >= == !=; words: and, or, not, in. A field alone is true when it is there "
-    "and neither zero nor empty."
+    "and neither zero nor empty. A value that a step lacks, such as accepted where nothing was proposed, "
+    "fits != and not in only."
 )
 
 

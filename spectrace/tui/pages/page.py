@@ -41,5 +41,9 @@ class Page:
     """The slow part, for a worker thread: (loader, row of the cursor) -> frozen facts."""
     lines: Callable[[Any, int], list[PageLine]]
     """Pure: (facts, width) -> lines of at most `width` cells, everything of the trace escaped."""
+    hint: str = ""
+    """Short words for the hint row, "" = not there."""
+    also: str = ""
+    """Other words by which the palette finds it."""
     follows_cursor: bool
     """Gathered again when the cursor moves; else once for each length of the trace."""

@@ -64,7 +64,7 @@ def _lines(facts: RequestsFacts, width: int) -> Iterator[PageLine]:
         return
     heads = list(_HEADS if width >= 96 else _NARROW)
     table = [
-        _cells(row, is_low=low, is_worst=at == 0)
+        _cells(row, is_low=low, is_worst=at == 0 and _is_alone_at_the_end(facts.rows))
         for at, (row, low) in enumerate(zip(facts.rows, facts.below))
     ]
     whole = _whole(facts)
@@ -79,8 +79,15 @@ def _lines(facts: RequestsFacts, width: int) -> Iterator[PageLine]:
         yield from paragraph(words, width)
     yield from bound_lines(facts.total, width, "spectrace stats --by request")
     words = "accept length counts the target's own token; ! alpha1 is below the run's by more than chance"
-    words += "" if facts.below[0] else "; * the lowest accept length, perhaps by chance"
+    if _is_alone_at_the_end(facts.rows) and not facts.below[0]:
+        words += "; * the lowest accept length, perhaps by chance"
     yield from paragraph(words, width, role="dim")
+
+
+def _is_alone_at_the_end(rows: Sequence[Group]) -> bool:
+    """One request has a lower accept length than every other."""
+    lengths = [accept_length(row.counts) for row in rows[:2]]
+    return len(lengths) == 2 and None not in lengths and lengths[0] != lengths[1]
 
 
 def _cells(row: Group, *, is_low: bool, is_worst: bool) -> list[str]:

@@ -77,7 +77,7 @@ def gather(loader: Loader, row: int) -> TapsFacts:
         outcomes=[outcome for outcome in answers if rule_of(outcome.id) in _RULES],
         rows=rows,
         forms=[_form(loader, one) for one in rows],
-        wanted=declared_boundaries(facts.run) or (),
+        wanted=() if facts.shares_vocabulary else declared_boundaries(facts.run) or (),
         depths=facts.of(FedBackTally).depths,
     )
 
@@ -104,7 +104,10 @@ def _lines(facts: TapsFacts, width: int) -> Iterator[PageLine]:
     yield from bound_lines(facts.total, width, "spectrace diagnose")
     yield from heading("header", width)
     yield from _header(facts, width)
-    yield from heading("taps", width)
+    if facts.is_fed_tokens_only:
+        yield from heading("states of the target; the draft is fed tokens only", width)
+    else:
+        yield from heading("taps", width)
     if not facts.rows:
         yield from paragraph(f"{missing_words(facts.run, 'taps')}.", width)
     else:
@@ -134,9 +137,7 @@ def _name(id_: str) -> str:
 def _header(facts: TapsFacts, width: int) -> Iterator[PageLine]:
     given = facts.run.taps
     if given is None:
-        words = "The header says nothing of taps."
-        words += " The draft is fed tokens only." if facts.is_fed_tokens_only else ""
-        yield from paragraph(words, width, role="dim")
+        yield from paragraph("The header says nothing of taps.", width, role="dim")
         return
     means = {"input": "input of layer L: B(L)", "output": "output of layer L: B(L+1)"}
     yield from labelled("declared ids", _ids(given.declared), width)
@@ -144,7 +145,12 @@ def _header(facts: TapsFacts, width: int) -> Iterator[PageLine]:
         "they mean", means.get(given.numbering or "", visible(given.numbering or "", limit=24)), width
     )
     yield from labelled("so boundaries", _ids(facts.wanted), width)
-    yield from labelled("captured", _ids(given.boundaries), width)
+    is_off = bool(facts.wanted and given.boundaries) and sorted(facts.wanted) != sorted(
+        given.boundaries or ()
+    )
+    role: Role = "warning" if is_off else "plain"
+    captured = _ids(given.boundaries) + (", not those meant" if is_off else "")
+    yield from labelled("captured", captured, width, role=role)
     yield from labelled("order", _ids(given.order), width)
     yield from labelled("said by", visible(given.origin or "", limit=24), width)
     norm = {True: "after the final norm", False: "before the final norm", None: ""}[given.normed]
@@ -164,6 +170,8 @@ _WIDTHS = (7, 6, 8, 10, 10, 9, 9, 6)
 
 def _table(facts: TapsFacts, width: int) -> Iterator[PageLine]:
     sizes = _sizes(width)
+    if facts.is_fed_tokens_only:
+        sizes[1] = sizes[4] = 0  # nothing is meant for the draft
     yield line(Span(table_row(_HEADS, sizes), "dim"))
     for row in facts.rows:
         cells = [

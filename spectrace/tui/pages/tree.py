@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from spectrace.analysis.alternatives import rank_words
 from spectrace.analysis.choice import Choice, DraftVocabulary, wanted_path
 from spectrace.analysis.rejection import NodeState, item, node_states
 from spectrace.format.records import Run, Step
-from spectrace.tui.cells import cell_number, cell_whole
+from spectrace.tui.cells import cell_number, cell_rank
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.page import PageLine
@@ -137,7 +138,7 @@ def _drawing(facts: TreeFacts, step: Step, nodes: Sequence[NodeState], width: in
         values = (
             cell_number(item(step.draft_logprobs, state.index)),
             cell_number(item(step.target_logprobs, state.index)),
-            cell_whole(item(step.target_ranks, state.index)),
+            cell_rank(rank_words(step, state.index)),
         )
         tail = "".join(right(value, 8) for value in values) if numbers else ""
         fitted_line = fitted([line(*spans)], room)[0].spans

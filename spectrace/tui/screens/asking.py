@@ -6,10 +6,14 @@ Knows no widget and no row: a screen says what it shows (`show_place`) and what 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from textual import events
 
 from spectrace.analysis.where import NAMES
+from spectrace.errors import SpectraceError
 from spectrace.format.text import visible
+from spectrace.tui.keys import key_name
 from spectrace.tui.prompt import Prompt, completed_names
 from spectrace.tui.screens.key_screen import KeyScreen
 
@@ -94,6 +98,8 @@ class AskingScreen(KeyScreen):
             self.go_to_number(int(digits[:_MOST_DIGITS]))
         elif name == "req" and rest.strip():
             self.go_to_request(rest.strip())
+        elif name == "diff" and rest.strip():
+            self._compare_with(Path(rest.strip()).expanduser())
         elif command == "q":
             self.app.exit()
         elif key is not None:
@@ -105,12 +111,26 @@ class AskingScreen(KeyScreen):
         else:
             self.show_place()
 
+    def _compare_with(self, path: Path) -> None:
+        try:
+            self.viewer.loader.against_files([path])
+        except (SpectraceError, OSError) as error:
+            self.say(visible(str(error), limit=200))
+        else:
+            self.show_place()
+            self.viewer.open_page("diff", is_new=True)
+
+    def unknown_key(self, name: str) -> None:
+        """Says that a key does nothing."""
+        self.taken_count()
+        self.say(f"{visible(key_name(name), limit=24)} does nothing here; ? lists the keys")
+
     def completions(self, sign: str, text: str) -> list[str]:
         """What Tab makes of a text."""
         if sign != ":":
             return completed_names(text, NAMES)
         names = sorted(key.command for key in self.viewer.keys if key.command)
-        return [name for name in [*names, "req "] if name.startswith(text) and name != text]
+        return [name for name in [*names, "req ", "diff "] if name.startswith(text) and name != text]
 
     def on_paste(self, event: events.Paste) -> None:
         """Pasted text goes to the prompt and nowhere else."""

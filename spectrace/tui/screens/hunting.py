@@ -17,8 +17,16 @@ from spectrace.tui.messages import DiagnosisMade, TaskAdvanced
 from spectrace.tui.needles import TextNeedle
 from spectrace.tui.screens.moving import MovingScreen
 from spectrace.tui.search import StepWalk
+from spectrace.tui.summary import typed_room
 
 _ORDER = {1: "next", -1: "previous"}
+_NO_REJECTION: dict[float | None, str] = {
+    None: "no step has a proposal: nothing was refused",
+    1.0: "no rejection: every proposal was accepted whole",
+}
+"""Acceptance rate of a trace without a rejection -> what is said."""
+_CUT_SHORT = "no step says that a token was refused"
+"""Of a trace whose proposals were cut short, or tell nothing of their end."""
 _MOST_STEPS = 1000
 """Rejections that one count may skip."""
 
@@ -58,7 +66,7 @@ class HuntingScreen(MovingScreen):
             return
         found = self.loader.next_rejected(0) if self.loader.total else None
         if found is None:
-            self.say("no rejection: every proposal was accepted whole")
+            self.say(_NO_REJECTION.get(self.loader.facts.acceptance_rate, _CUT_SHORT))
         else:
             self.jump_to(found, "first rejection")
 
@@ -99,8 +107,18 @@ class HuntingScreen(MovingScreen):
             )
 
     def go_to_request(self, name: str) -> None:
-        """The first step of a request."""
-        self._walk(lambda step: step.request == name, 0, 1, f"request {visible(name, limit=40)}")
+        """The first step of a request, by its name or a part of it that no other has."""
+        shown = visible(name, limit=40)
+        found = self.loader.requests_named(name)
+        if len(found) == 1:
+            self._walk(lambda step: step.request == found[0], 0, 1, f"request {shown} in the list")
+        elif found:
+            names = ", ".join(visible(one, limit=24) for one in found[:3])
+            self.say(
+                f"{len(found):,} requests have {shown} in their name: {names}{' …' if found[3:] else ''}"
+            )
+        else:
+            self.say(f"no request has {shown} in its name; R lists them")
 
     def _step_here(self) -> Step | None:
         step = self.loader.step(self.row) if len(self.listed) else None
@@ -259,7 +277,9 @@ class HuntingScreen(MovingScreen):
 
     def words(self) -> list[str]:
         """What the status row says of filter, search and whatever else runs."""
-        return [*self.hunt.words(self.row), *self.hunting_words()]
+        both = self.hunt.search is not None and self.listed.filter is not None
+        room = typed_room(self.app.size.width)
+        return [*self.hunt.words(self.row, room // 2 if both else room), *self.hunting_words()]
 
     def hunting_words(self) -> list[str]:
         """What is being looked for, a page above says it too."""

@@ -67,6 +67,11 @@ class KeyScreen(Screen[None]):
         key = self.viewer.by_key.get(name)
         if key is not None:
             await self.run_key(key)
+        else:
+            self.unknown_key(name)
+
+    def unknown_key(self, name: str) -> None:
+        """A key does nothing."""
 
     async def run_key(self, key: Key) -> None:
         """Does what a key of the registry says."""

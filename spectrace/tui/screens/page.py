@@ -1,23 +1,20 @@
 """The screen that shows any page: its lines, a cursor on one of them, search, the way to a step.
 
-What the lines say is made in `pages`; the slow part runs beside the viewer and may be given up.
+What the lines say is made in `pages`; what they are made of is read in `reading`.
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from textual import events
 from textual.app import ComposeResult
 
 from spectrace.format.text import visible
-from spectrace.tui.background import Background, Outcome
 from spectrace.tui.keys import Key
-from spectrace.tui.messages import LineClicked, PageGathered
+from spectrace.tui.messages import LineClicked
 from spectrace.tui.pages.page import Page, PageLine
-from spectrace.tui.screens.asking import AskingScreen
+from spectrace.tui.screens.reading import ReadingScreen
 from spectrace.tui.spans import Line, Span, clip_line, text_of
-from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line
+from spectrace.tui.summary import PAGE_HINTS, hint_line, offer_line, page_title, status_line, typed_room
 from spectrace.tui.widgets.line_list import LineList
 from spectrace.tui.widgets.line_pane import LinePane
 
@@ -32,7 +29,7 @@ def _leads(line: PageLine) -> bool:
     return line.row is not None or bool(line.page)
 
 
-class PageScreen(AskingScreen):
+class PageScreen(ReadingScreen):
     """One page.
 
     Args:
@@ -43,17 +40,13 @@ class PageScreen(AskingScreen):
     """
 
     def __init__(self, page: Page, row: int, *, scrolls_by_line: bool, word: str = "") -> None:
-        super().__init__()
+        super().__init__(page, row)
         self.word = word
-        self.page = page
-        self.row = row
         self.needle = ""
-        self.error = ""
         self._scrolls_by_line = scrolls_by_line
         self._lines: list[PageLine] = []
-        self._facts: tuple[Any] | None = None
-        """What was gathered, None before."""
-        self.gathering = Background()
+        self._is_on_token = False
+        """The cursor stood on a token of the step that was left, and goes to one of the next."""
 
     def compose(self) -> ComposeResult:
         """Title, lines, status, hints."""
@@ -70,37 +63,16 @@ class PageScreen(AskingScreen):
     def _pane(self, name: str) -> LinePane:
         return self.query_one(f"#{name}", LinePane)
 
-    @property
-    def is_reading(self) -> bool:
-        """Nothing is known to show yet, or something newer is on its way."""
-        return self.gathering.is_running or (self._facts is None and not self.error)
-
     # --- facts ---
 
-    def gather(self) -> None:
-        """Asks for the facts, on a thread."""
-        # Looked up here: on the thread, the screen may have been left and know no app any more.
-        row, viewer, loader, page = self.row, self.viewer, self.viewer.loader, self.page
-        total, known = self.viewer.gathered.get(page.id, (-1, None))
-        if total == loader.total:
-            self.post_message(PageGathered(row, Outcome(known)))
-            return
-        self.gathering.start(
-            lambda stop: page.gather(loader.stoppable(stop), row),
-            lambda outcome: viewer.tell(self, PageGathered(row, outcome)),
-        )
-
-    def on_page_gathered(self, message: PageGathered) -> None:
-        """The facts are there, or a sentence says why not."""
-        if message.row != self.row and self.page.follows_cursor:
-            return
-        self.error = message.outcome.error
-        self._facts = None if self.error else (message.outcome.value,)
-        if self._facts is not None and not self.page.follows_cursor:
-            self.viewer.gathered[self.page.id] = (self.viewer.loader.total, self._facts[0])
+    def show_facts(self) -> None:
+        """There are lines, or a sentence that says why not."""
         self._lay_out()
         if self._early is not None:
             self.call_after_refresh(self._begin)
+        elif self._is_on_token:
+            self.lines.set_cursor(self._first_place())
+        self._is_on_token = False
         self.show_place()
 
     def follow_cursor(self, row: int, word: str) -> None:
@@ -109,6 +81,8 @@ class PageScreen(AskingScreen):
             return
         self.word = word
         if row != self.row:
+            here = self._lines[self.lines.cursor] if self._lines else PageLine([])
+            self._is_on_token = here.position is not None
             self.row = row
             self.gather()
         self.show_place()
@@ -116,9 +90,9 @@ class PageScreen(AskingScreen):
     def _lay_out(self) -> None:
         if not self.has_widgets:
             return
-        if self._facts is not None:
+        if self.facts is not None:
             # Two cells are kept for the cursor.
-            self._lines = self.page.lines(self._facts[0], max(self.app.size.width - 2, 1))
+            self._lines = self.page.lines(self.facts[0], max(self.app.size.width - 2, 1))
         elif self.error:
             self._lines = [PageLine([Span(self.error, "warning")])]
         self.lines.set_total(len(self._lines))
@@ -144,7 +118,8 @@ class PageScreen(AskingScreen):
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
         words = [self._search_words()]
-        words += ["reading… (Esc stops)" if self.gathering.is_running else ""]
+        is_new = self.facts is None or self.page.follows_cursor
+        words += ["reading… (Esc stops)" if self.gathering.is_running and is_new else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
         place = f"line {self.lines.cursor + 1:,}/{len(self._lines):,}" if self._lines else ""
         self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
@@ -291,7 +266,8 @@ class PageScreen(AskingScreen):
             return ""
         found = self._matches()
         place = sum(index <= self.lines.cursor for index in found)
-        return f"/{visible(self.needle, limit=24)}: {f'{place} of {len(found)}' if found else 'no match'}"
+        shown = visible(self.needle, limit=typed_room(self.app.size.width))
+        return f"/{shown}: {f'{place} of {len(found)}' if found else 'no match'}"
 
     # --- what leads to the steps ---
 
@@ -318,7 +294,7 @@ class PageScreen(AskingScreen):
 
     async def on_resize(self) -> None:
         """Lays the lines out for this size."""
-        if self._facts is None and not self.error and not self.gathering.is_running:
+        if self.facts is None and not self.error and not self.gathering.is_running:
             self.gather()
         self._lay_out()
         self.show_place()
@@ -326,14 +302,23 @@ class PageScreen(AskingScreen):
     async def _begin(self) -> None:
         """There are lines to move in."""
         if self._early is not None:
-            # The first line that leads somewhere. The list may not know its height yet: title, status and
-            # hints take a line each.
             if self.viewer.screen is self:
-                first = next((i for i, line in enumerate(self._lines) if _leads(line)), 0)
-                self.lines.set_cursor(first if first < self.app.size.height - 3 else self._first_text())
+                self.lines.set_cursor(self._first_place())
                 self.show_place()
             await self.start_taking_keys()
 
+    def _first_place(self) -> int:
+        """The line of the token under the cursor of the steps, else the first line that leads somewhere.
+
+        The first lines stay in view: a line that is not among them is not gone to.
+        """
+        # The list may not know its height yet: title, status and hints take a line each.
+        seen = list(enumerate(self._lines[: max(self.app.size.height - 3, 1)]))
+        place = self.row, self.viewer.steps.position
+        own = [at for at, line in seen if self.page.follows_cursor and (line.row, line.position) == place]
+        leading = [at for at, line in seen if _leads(line)]
+        return next(iter([*own, *leading]), self._first_text())
+
     def _first_text(self) -> int:
-        """The first line below the heading."""
-        return min(1, max(len(self._lines) - 1, 0))
+        """The first line, or the one below it where it is a rule."""
+        return int(len(self._lines) > 1 and text_of(self._lines[0].spans).startswith("──"))

@@ -14,7 +14,7 @@ from spectrace.tui.widgets.line_pane import LinePane
 
 
 def found_keys(keys: tuple[Key, ...], text: str) -> list[Key]:
-    """The keys of which each word of a text is in the id, the command or the description.
+    """The keys of which each word of a text is in the id, the command, the description or its other words.
 
     Those whose command begins with the text come first.
     """
@@ -22,7 +22,7 @@ def found_keys(keys: tuple[Key, ...], text: str) -> list[Key]:
     found = [
         key
         for key in keys
-        if all(word in f"{key.id} {key.command} {key.description}".lower() for word in words)
+        if all(word in f"{key.id} {key.command} {key.description} {key.also}".lower() for word in words)
     ]
     return sorted(found, key=lambda key: not (words and key.command.startswith(words[0])))
 

@@ -101,12 +101,21 @@ class StepsScreen(HuntingScreen):
     def show_list(self) -> None:
         """The list has other steps, or more of them, or findings name some of them."""
         self._findings = self.viewer.findings
-        self.steps.set_total(len(self.listed))
+        self.steps.set_total(len(self.listed) or len(self._nothing_lines()))
         self.steps.redraw()
 
     # --- lines ---
 
+    def _nothing_lines(self) -> list[Line]:
+        """What the list says where a filter keeps nothing."""
+        kept = self.listed.filter
+        if kept is None or not self.loader.total:
+            return []
+        return nothing_listed_lines(self.app.size.width, is_scanning=not kept.is_done)
+
     def _list_line(self, index: int, is_cursor: bool) -> Line:
+        if not len(self.listed):
+            return self._nothing_lines()[index]
         row = self.listed.row_at(index)
         step, states = self.loader.states(row)
         return step_line(
@@ -153,9 +162,13 @@ class StepsScreen(HuntingScreen):
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
         self._pane("hints").show([hint_line(width, self.viewer.keys)])
-        place = place_text(self.row, total, self.position, self.num_tokens)
         words = self.words()
-        words += ["following" if self.viewer.is_following else ""]
+        here = self.row if len(self.listed) else None
+        is_tight = width < 60 and any(words)
+        place = place_text(here, total, self.position, 0 if is_tight else self.num_tokens)
+        if self.viewer.is_following:
+            is_last = self.listed.index_of(self.row) >= len(self.listed) - 1
+            words.append("following" if is_last else "following, held here: G goes on")
         words += ["" if self.view == "text" else {"ids": "token ids", "both": "ids and text"}[self.view]]
         self._pane("status").show([status_line(place, self.word, words, width, count=self.count)])
 
@@ -167,7 +180,7 @@ class StepsScreen(HuntingScreen):
         if not self.loader.total:
             lines = empty_lines(self._facts, width)
         elif not len(self.listed):
-            lines = nothing_listed_lines(width)
+            lines = [] if self.layout_now.list else self._nothing_lines()
         else:
             step, states = self.loader.states(self.row)
             lines = detail_lines(
@@ -272,6 +285,7 @@ class StepsScreen(HuntingScreen):
             is_gone = self._facts.state == "unclosed"
             self.word = "the recorder ended without closing" if is_gone else "the recording was closed"
         self._show_all()
+        self.viewer.read_page_again()
         if was_last and self.viewer.is_following:
             self.go_to(self.loader.total - 1, self.word)
 

@@ -115,4 +115,4 @@ def test_of_packed_traces_no_token_is_compared(tmp_path: Path, num_packed: int) 
     assert all(kinds[name].compared == 0 for name in kinds if name not in ("kv_lengths", "draft_positions"))
     assert not found.taps
     assert "KV length" in found.next[0]
-    assert f"No token was compared, as {found.without_ids} has no ids" in found.next[1]
+    assert f"No token was compared, as there are no ids in {found.without_ids}" in found.next[1]

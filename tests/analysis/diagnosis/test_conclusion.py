@@ -8,6 +8,7 @@ import pytest
 
 import spectrace
 from spectrace.analysis.diagnosis.conclusion import answered, causes, nothing_found, telling
+from spectrace.analysis.diagnosis.verdict import Cleared, Finding
 from spectrace.analysis.diagnosis.what_now import what_now
 
 
@@ -58,8 +59,6 @@ def test_no_number_of_the_evidence_is_a_bare_n(sample_traces: Path) -> None:
     for path in sorted(sample_traces.glob("*.spectrace")):
         with spectrace.open(path) as trace:
             found = spectrace.diagnose(trace)
-        for name, evidence in [
-            *((item.id, item.evidence) for item in found.findings),
-            *((item.id, item.evidence) for item in found.cleared),
-        ]:
-            assert "n" not in evidence, (path.name, name)
+        items: list[Finding | Cleared] = [*found.findings, *found.cleared]
+        for item in items:
+            assert "n" not in item.evidence, (path.name, item.id)

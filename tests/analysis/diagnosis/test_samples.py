@@ -17,7 +17,7 @@ WORDS = {
 """What the finding must say of the fault, not only of its kind."""
 HEALTHY = (
     "draft-greedy", "draft-sampled", "prompt-lookup", "killed", "eagle3", "eagle3-tree",
-    "vllm-v1-eagle3", "vllm-v2-eagle3",
+    "vllm-v1-eagle3", "vllm-v2-eagle3", "vllm-v1-server",
 )  # fmt: skip
 FAULTY = {
     "eagle3-map-as-direct": "vocab-map/offset-read-as-direct",

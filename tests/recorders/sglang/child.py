@@ -3,8 +3,8 @@
     python child.py MODELS OUT SCENARIO...
 
 Writes OUT/SCENARIO/outputs.json (what SGLang returned, by request) beside the trace. Run as a script: pytest
-itself never imports SGLang. Its scheduler and detokenizer are forked, not started anew, and so need no import
-of their own; a CPU allows it.
+itself never imports SGLang. But for one scenario its scheduler and detokenizer are forked, not started anew,
+and so need no import of their own; a CPU allows it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import multiprocessing
 import os
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,19 @@ os.environ |= {
     "VLLM_USE_V2_MODEL_RUNNER": "1",  # asked for by the interpreter's installation; nothing of vLLM runs
 }
 _RECORDER = "SPECTRACE_"
+_starts = ["fork"]
+"""How SGLang's processes start; by itself it starts them anew."""
 
 
 def main(models: Path, out: Path, names: list[str]) -> None:
     """Runs the named scenarios."""
-    from tests.recorders.sglang.cpu_kernels import install as install_kernels
-    from tests.recorders.vllm.triton_interpreter import install as install_interpreter
-
-    install_interpreter()
-    install_kernels()
-    _fork()
-    _use_full_masks()
+    _prepare()
+    start = multiprocessing.set_start_method
+    multiprocessing.set_start_method = lambda *_, **__: start(_starts[0], force=True)
     from tests.recorders.sglang.faults import FAULTS, scenario
     from tests.recorders.sglang.scenarios import SCENARIOS
 
-    os.environ["SPECTRACE_OUT"] = str(out)  # SGLang loads its plugins once per process
+    _load_plugins(out)
     for name in names:
         started = time.monotonic()
         run(models, out / name, scenario(name) if name in FAULTS else SCENARIOS[name])
@@ -48,10 +47,23 @@ def main(models: Path, out: Path, names: list[str]) -> None:
         sys.stdout.flush()
 
 
-def _fork() -> None:
-    """Starts SGLang's processes as copies of this one."""
-    start = multiprocessing.set_start_method
-    multiprocessing.set_start_method = lambda *_, **__: start("fork", force=True)
+def _prepare() -> None:
+    """Makes a process able to run SGLang on a CPU."""
+    from tests.recorders.sglang.cpu_kernels import install as install_kernels
+    from tests.recorders.vllm.triton_interpreter import install as install_interpreter
+
+    install_interpreter()
+    install_kernels()
+    _use_full_masks()
+
+
+def _load_plugins(out: Path) -> None:
+    """Lets SGLang find its plugins, which it does once per process: the first run may be one without."""
+    import_module("sglang.srt.managers.scheduler")  # as in every process that has one
+    from sglang.srt.plugins import load_plugins
+
+    os.environ["SPECTRACE_OUT"] = str(out)
+    load_plugins()
 
 
 def _use_full_masks() -> None:
@@ -74,6 +86,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         del os.environ[variable]
     if scenario.is_recorded:
         os.environ |= {"SPECTRACE_OUT": str(folder), **scenario.environment}
+    _starts[0] = "spawn" if scenario.is_spawned else "fork"
     undo = globals()[scenario.patch]() if scenario.patch else None
     speculative = dict(scenario.speculative)
     if scenario.draft is not None:
@@ -127,8 +140,6 @@ def _described(output: Any) -> dict[str, Any]:
 
 def break_hook() -> Any:
     """Makes what the recorder does with the target's logits fail."""
-    from importlib import import_module
-
     follow: Any = import_module("spectrace_sglang.follow")
     original = follow.add_target
 
@@ -139,5 +150,7 @@ def break_hook() -> Any:
     return lambda: setattr(follow, "add_target", original)
 
 
+if __name__ == "__mp_main__":  # in a process that was started anew
+    _prepare()
 if __name__ == "__main__":
     main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:])

@@ -8,22 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tests.recorders.sglang.scenarios import CHAIN, Scenario
 from tests.recorders.vllm.faults import LAYER_IDS, Edit, Tensors, without
 
 
-def _inputs_as_outputs(_tensors: Tensors, config: dict[str, Any]) -> None:
-    """Layers as vLLM and speculators count them, where SGLang takes them for outputs."""
-    config["eagle_config"] = {LAYER_IDS: config.pop(LAYER_IDS)}
+def _permuted_layers(tensors: Tensors, config: dict[str, Any]) -> None:
+    """A head trained on the same layers in descending order; SGLang joins them in the order of the layers."""
+    config["eagle_config"] = {LAYER_IDS: [layer - 1 for layer in reversed(config.pop(LAYER_IDS))]}
+    low, middle, high = np.split(tensors["fc.weight"], 3, axis=1)
+    tensors["fc.weight"] = np.ascontiguousarray(np.concatenate((high, middle, low), axis=1))
 
 
 FAULTS: Mapping[str, tuple[Edit, str]] = {
     "map-missing": (without("d2t"), "vocab-map/missing"),
-    "inputs-as-outputs": (_inputs_as_outputs, "tap-layer/shifted"),
+    "layers-permuted": (_permuted_layers, "tap-form/order"),
     "midlayer-missing": (without("midlayer"), "weights/not-loaded"),
 }
 
 
 def scenario(name: str) -> Scenario:
-    """The run of a fault: enough steps for a statistical verdict."""
-    return Scenario(speculative=CHAIN, draft=f"eagle3-{name}", num_prompts=8, num_tokens=40)
+    """The run of a fault: few steps, since each of these faults shows in the header or in every step."""
+    return Scenario(speculative=CHAIN, draft=f"eagle3-{name}", num_tokens=12)

@@ -16,6 +16,12 @@ def check_run(outcome: Outcome) -> None:
     check_steps(outcome)
 
 
+def check_lossless(outcome: Outcome, plain: Outcome) -> None:
+    """Recording and speculating change no token of the same prompts, of which a plain run writes more."""
+    texts = outcome.texts
+    assert texts == [text[: len(own)] for text, own in zip(plain.texts, texts)]
+
+
 def check_emitted(outcome: Outcome) -> None:
     """The committed tokens of all steps are what SGLang returned, no more and no less."""
     for name, output in outcome.outputs.items():

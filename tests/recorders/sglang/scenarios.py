@@ -26,6 +26,8 @@ class Scenario:
     patch: str | None = None
     """Name of a function of the child that changes the engine before it starts."""
     is_recorded: bool = True
+    is_spawned: bool = False
+    """SGLang's processes are started anew, as it does by itself: two more imports."""
 
 
 def eagle3(topk: int, steps: int, nodes: int) -> dict[str, Any]:
@@ -57,6 +59,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "ids": Scenario(speculative=TREE, draft="eagle3", environment={"SPECTRACE_CAPTURE": "ids"}, num_tokens=6),
     "broken-hook": Scenario(speculative=CHAIN, draft="eagle3", patch="break_hook", num_tokens=6),
+    "spawned": Scenario(speculative=CHAIN, draft="eagle3", num_tokens=6, is_spawned=True),
     "standalone": Scenario(
         speculative={**CHAIN, "speculative_algorithm": "STANDALONE"}, draft="draft", num_tokens=8
     ),

@@ -14,7 +14,7 @@ import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
 from spectrace.cli.diff import command as diff
 from tests.recorders.sglang.conftest import Outcome, Runs
-from tests.recorders.sglang.invariants import check_emitted, check_run, is_prefill, parents_of
+from tests.recorders.sglang.invariants import check_emitted, check_lossless, check_run, is_prefill, parents_of
 
 pytestmark = pytest.mark.engine
 
@@ -27,11 +27,10 @@ def findings(outcome: Outcome) -> list[str]:
         return [finding.id for finding in diagnose(trace).findings if finding.id != _ABOUT_THE_SAMPLE]
 
 
-@pytest.mark.parametrize("name", ["chain", "tree", "long", "overlap", "standalone"])
+@pytest.mark.parametrize("name", ["chain", "tree", "long", "overlap", "spawned", "standalone"])
 def test_a_recorded_run_is_lossless_and_its_trace_is_true(runs: Runs, name: str) -> None:
     """Tokens are those of a run without speculation; decisions and SGLang's own counts agree with it."""
-    tokens = runs[name].texts
-    assert tokens == [text[: len(tokens[at])] for at, text in enumerate(runs["plain"].texts)]
+    check_lossless(runs[name], runs["plain"])
     check_run(runs[name])
 
 
@@ -110,8 +109,7 @@ def test_ids_alone(runs: Runs) -> None:
 def test_a_broken_hook_costs_its_fields_only(runs: Runs) -> None:
     """Serving goes on, the reason is in the header, and the rest is recorded."""
     outcome = runs["broken-hook"]
-    tokens = outcome.texts
-    assert tokens == [text[: len(tokens[at])] for at, text in enumerate(runs["plain"].texts)]
+    check_lossless(outcome, runs["plain"])
     check_emitted(outcome)
     assert any("broken on purpose" in reason for reason in outcome.run.capture.unavailable.values())
     assert all(step.target_ids is None for steps in outcome.steps.values() for step in steps)

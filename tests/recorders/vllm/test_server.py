@@ -1,6 +1,6 @@
 """The recorder under vLLM's API server: front end, engine core and worker in processes of their own.
 
-Three servers; three minutes on two cores that do little else, most of it the start of nine processes.
+Three servers and a script: four minutes on two cores that do little else, most of them to start processes.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def test_a_shifted_layer_is_seen_in_the_taps(sample_traces: Path) -> None:
     """The taps say whose boundary is whose, and the advice is at the top."""
     text = _flat(sample_traces / "eagle3.spectrace", sample_traces / "eagle3-taps-shifted.spectrace", 1)
     assert "next The drafts are fed other states" in text
-    assert "B's B(4) is A's B(5), cosine 1.000" in text
+    assert "B's B(2), B(4), B(5) match A's B(3), B(5), B(6): one layer later" in text
     assert 'r0: A raw 271→695 " box" | B raw 499→1095 " kite"' in text
     assert re.search(r"alpha1 0\.\d+ 0\.\d+ -0\.\d+ -0\.\d+ to \+0\.\d+", text)
     assert "headers ──" in text
@@ -71,7 +71,7 @@ def test_equal_traces_differ_in_nothing(sample_traces: Path) -> None:
 
 def test_no_other_trace_says_how_to_give_one(sample_traces: Path) -> None:
     """Without a second trace the page names the option."""
-    assert "spectrace view A --against B" in flat("diff", sample_traces / "eagle3.spectrace")
+    assert "spectrace view A --against FILE" in flat("diff", sample_traces / "eagle3.spectrace")
 
 
 def test_a_trace_that_is_gone_is_said(sample_traces: Path, tmp_path: Path) -> None:
@@ -144,3 +144,10 @@ def test_any_two_traces_have_a_page(
     with spectrace.open(folder / "a.spectrace") as trace:
         total = len(trace)
     check_lines(_lines(folder / "a.spectrace", folder / "b.spectrace", 0, width), width, total)
+
+
+def test_what_the_draft_was_run_with_has_its_values(sample_traces: Path) -> None:
+    """The step under the cursor says which value differs, A before B."""
+    other = sample_traces / "eagle3-draft-kv-kept.spectrace"
+    text = _flat(sample_traces / "eagle3.spectrace", other, row=2, width=120)
+    assert "differs draft KV 18 | 21 next difference" in text

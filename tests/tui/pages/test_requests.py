@@ -47,3 +47,9 @@ def test_many_requests_are_listed_up_to_a_bound(tmp_path: Path, monkeypatch: pyt
     text = shown("requests", path)
     assert "Listed are the worst 3 of 9 requests." in text
     assert len([line for line in lines_of("requests", path) if line.row is not None]) == 3
+
+
+def test_of_equal_requests_none_is_the_worst(sample_traces: Path) -> None:
+    """Both accept nothing: neither is marked, and nothing is said of a mark."""
+    text = shown("requests", sample_traces / "prompt-lookup.spectrace", width=120)
+    assert "*" not in text

@@ -73,3 +73,10 @@ def test_an_engine_that_counts_otherwise_is_seen(tmp_path: Path) -> None:
     """A reported count that is not that of the ids stands on the page."""
     path = write_trace(tmp_path / "t.spectrace", [{"num_accepted": 1, "num_accepted_reported": 3}])
     assert "engine said 3 accepted, the ids say 1" in flat("step", path)
+
+
+def test_what_sampling_had_cut_is_no_alternative(sample_traces: Path) -> None:
+    """Neither a rank nor a list of tokens that could not be drawn."""
+    text = flat("step", sample_traces / "draft-sampled.spectrace", row=3, width=120)
+    assert "-inf cut inf rejected" in text
+    assert '1: target 1012 " still" 0.000 others cut' in text

@@ -95,3 +95,17 @@ def test_values_that_are_no_numbers_are_counted(tmp_path: Path) -> None:
     tap = {"boundary": 3, "shape": [1, 8], "dtype": "f16", "rms": float("nan"), "nonfinite": 4}
     path = write_trace(tmp_path / "t.spectrace", [{"taps": [tap]}, {"taps": [tap]}])
     assert "^ 2 rows with NaN or infinite values" in flat("taps", path)
+
+
+def test_a_draft_of_tokens_is_meant_no_boundary(sample_traces: Path) -> None:
+    """States that were fingerprinted are the target's: nothing is meant for the draft."""
+    text = flat("taps", sample_traces / "draft-greedy.spectrace", width=120)
+    assert "states of the target; the draft is fed tokens only" in text
+    assert "meant" not in text
+    assert "so boundaries" not in text
+
+
+def test_captured_boundaries_that_are_not_those_meant_are_called_so(sample_traces: Path) -> None:
+    """The header of a run that counts inputs for outputs."""
+    text = flat("taps", sample_traces / "vllm-v1-layers-as-outputs.spectrace", width=120)
+    assert "captured 1 3 4, not those meant" in text
