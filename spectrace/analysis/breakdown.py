@@ -28,7 +28,7 @@ MAX_GROUPS = 1024
 """Most segments or batch rows told apart; what a hostile file names beyond is counted together."""
 MAX_CELLS = 1 << 22
 """Most numbers kept per position: with very many groups the deepest positions share one."""
-_FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "accepted_nodes", "emitted_ids")
+_FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "accepted_nodes", "emitted_ids", "flags")
 _NEVER = np.iinfo(np.int64).max
 _SUMS = ("steps", "proposals", "drafted", "accepted", "emitted", "emitted_by_proposals", "rejected")
 

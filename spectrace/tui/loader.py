@@ -151,7 +151,9 @@ class Loader:
         with self._lock:
             if row not in self._states:
                 step = self._trace.steps.get(row)
-                found = step, node_states(step) if step is not None else ()
+                # Sums of a request are no proposal: which of its tokens were accepted is not known.
+                is_sum = step is not None and "summed" in (step.flags or ())
+                found = step, () if step is None or is_sum else node_states(step)
                 if len(self._states) >= _MOST_STATES:
                     self._states.clear()
                 self._states[row] = found
