@@ -24,9 +24,9 @@ demo: $(VENV)/.engine  ## record a real run of the bundled tiny models and show 
 test: $(VENV)/.test  ## run every test
 	$(BIN)/python -m pytest $(ARGS)
 
-# Seven minutes on two cores, twice that on busy ones; 3.1 GB, built once with Python 3.11.
-test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM on a CPU, both runners
-	build/engines/bin/python -m pytest tests/recorders/vllm $(ARGS)
+# Twenty minutes on two cores, twice that on busy ones; 3.1 GB, built once with Python 3.11.
+test-engines: build/engines/.ready  ## run the tests that need real engines: vLLM, both runners, and SGLang
+	build/engines/bin/python -m pytest tests/recorders/vllm tests/recorders/sglang $(ARGS)
 
 check: lint types contracts  ## every check that runs no test
 
@@ -52,7 +52,7 @@ fuzz: $(VENV)/.test  ## feed mutated files to every door for SECONDS_TO_FUZZ (Li
 	$(PIP) install --quiet -c constraints.txt atheris
 	$(BIN)/python tests/fuzz/run.py $(SECONDS_TO_FUZZ)
 
-bench: $(VENV)/.engine  ## measure reading, writing and the recorder's cost
+bench: $(VENV)/.test  ## measure reading, writing and the recorder's cost
 	for script in benchmarks/bench_*.py; do $(BIN)/python "$$script" || exit 1; done
 
 faults: $(VENV)/.engine  ## break real runs one by one and count what diagnose names (25 minutes)

@@ -151,7 +151,7 @@ def _run(command: str, path: Path) -> None:
 def _first_paint(path: Path) -> None:
     """The first row of the list is on the screen; then the program is killed."""
     with Terminal([*SPECTRACE, "view", str(path)]) as terminal:
-        terminal.wait_for(b"req-0000000")
+        terminal.wait_for("req-0000000")
 
 
 def _memory(results: Results, path: Path, largest: int) -> None:
@@ -159,12 +159,12 @@ def _memory(results: Results, path: Path, largest: int) -> None:
         results.note("memory of view", "not measured: it is read from /proc")
         return
     with Terminal([*SPECTRACE, "view", str(path)]) as terminal:
-        terminal.wait_for(b"req-0000000")
+        terminal.wait_for("req-0000000")
         terminal.press("", quiet=2.0)
-        first = memory_mb(terminal.process.pid, "VmHWM")
+        first = memory_mb(terminal.pid, "VmHWM")
         for keys in WALK:
             terminal.press(keys)
-        peak = memory_mb(terminal.process.pid, "VmHWM")
+        peak = memory_mb(terminal.pid, "VmHWM")
     results.note(f"view of {largest:,} steps: peak memory when it has opened", f"{first:.0f} MB")
     results.at_most(f"view of {largest:,} steps: peak memory after going about in it", peak, 200, "{:.0f} MB")
 

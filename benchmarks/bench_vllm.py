@@ -34,8 +34,9 @@ def main(rounds: int) -> None:
 
     from spectrace_demo import eagle3_path, prompts, target_path
     from spectrace_demo.export import export
+    from spectrace_serving.guard import Guard
     from spectrace_serving.settings import Settings
-    from spectrace_vllm.recording import Recording, attach
+    from spectrace_vllm.recording import attach
 
     folder = Path(tempfile.mkdtemp(prefix="spectrace-bench-"))
     for source in (target_path(), eagle3_path()):
@@ -65,8 +66,8 @@ def main(rounds: int) -> None:
         llm.generate(texts, sampling, use_tqdm=False)
         return time.perf_counter() - wall, time.process_time() - busy
 
-    hooked = _Timed(Recording.guard)
-    Recording.guard = hooked.method()  # type: ignore[method-assign]
+    hooked = _Timed(Guard.__call__)
+    Guard.__call__ = hooked.method()  # type: ignore[method-assign]
     generate()
     levels = {"ids": False, "full": True}
     ratios: dict[str, list[tuple[float, float]]] = {name: [] for name in levels}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from spectrace.format.counts import count_steps
 from spectrace.format.fields import LEAVES
 from spectrace.format.frames import HEAD, HEADER_SIZE, REQUEST, STEP, Frame, pack_body, unpack_body
 from spectrace.format.items import Batch
+from spectrace.format.jsonl import json_line, step_object
 from spectrace.format.outfile import OutFile, Pending
 from spectrace.format.packer import Packer
 from spectrace.format.scan import read_frame
@@ -40,6 +42,15 @@ BOUNDARIES = (2, 16, 29)
 VOCAB_SIZE = 128_256
 STEP_NS = 13_000_000
 """Time of one engine step."""
+NEEDLE = "req-needle"
+"""The request that a search looks for."""
+LISTED_FIELDS = (
+    "request", "step", "position", "proposal_ids", "target_ids", "num_accepted", "emitted_ids", "draft_ns",
+    "verify_ns",
+)  # fmt: skip
+"""What `write_json_lines` keeps of a step."""
+_REPEATED = 200
+"""Engine steps that a long trace repeats."""
 _ALPHA = 0.75
 """Chance that a draft token is accepted, given that all before it were."""
 _LAST = 1 / 64
@@ -226,30 +237,69 @@ def _complain(sentence: str) -> None:
     raise OSError(sentence)
 
 
-def write_long(path: Path, num_rows: int) -> None:
+def write_long(path: Path, num_rows: int, needle_row: int | None = None) -> None:
     """A long live trace in little time: the frames of 200 engine steps again and again.
 
     Frames, index and number of requests are those of `write_live`; only what the steps say repeats.
+
+    Args:
+        path: file to create.
+        num_rows: steps, rounded down to whole engine steps.
+        needle_row: the one step of a request called NEEDLE.
     """
-    with tempfile.TemporaryDirectory() as folder:
-        short = Path(folder) / "short.spectrace"
-        write_live(short, 200 * BATCH)
-        with spectrace.open(short) as trace:
-            requests = len(trace.requests)
-            steps = [
-                _again(part, frame) for part in trace.parts for frame in part.frames() if frame.kind == STEP
-            ]
+    with _repeated(needle_row or 0) as trace:
+        names = trace.requests.names
+        steps = [_again(part, frame) for part in trace.parts for frame in part.frames() if frame.kind == STEP]
+    needle = steps.pop()
     out = OutFile(path, _complain)
     head = {"spectrace": 1, "schema": 1, "run": {"method": "eagle3"}, "run_id": bytes(16), "segment": 0}
-    out.write([Pending(HEAD, pack_body(head)), *(_request(number) for number in range(requests))])
-    declared = requests
+    out.write([Pending(HEAD, pack_body(head)), *(_request(*named) for named in enumerate(names))])
+    declared = len(names)
     for number in range(num_rows // BATCH):
-        pending = [steps[number % len(steps)]]
-        while declared - requests < out.rows * _LAST:
-            pending.insert(0, _request(declared))
+        is_needle = needle_row is not None and number == needle_row // BATCH
+        pending = [needle if is_needle else steps[number % len(steps)]]
+        while declared - len(names) < out.rows * _LAST:
+            pending.insert(0, _request(declared, f"req-{declared:07d}"))
             declared += 1
         out.write(pending)
     out.finish({"totals": {"steps": out.rows}})
+
+
+def write_json_lines(path: Path, num_rows: int, needle_row: int) -> None:
+    """The steps of `write_long` for programs that read lines: LISTED_FIELDS, and the row before them."""
+    with _repeated(needle_row) as trace:
+        objects = [step_object(step) for step in trace.steps]
+    lines = [json_line({name: found[name] for name in LISTED_FIELDS})[1:] for found in objects]
+    repeated = lines[: _REPEATED * BATCH]
+    with path.open("w", encoding="ascii") as file:
+        for row in range(num_rows // BATCH * BATCH):
+            is_needle = row // BATCH == needle_row // BATCH
+            line = lines[len(repeated) + row % BATCH] if is_needle else repeated[row % len(repeated)]
+            file.write(f'{{"row":{row},{line}\n')
+
+
+class _NeedleEngine(SyntheticEngine):
+    """Calls one request of the engine step after `_REPEATED` NEEDLE."""
+
+    def __init__(self, place: int) -> None:
+        super().__init__()
+        self._place = place
+
+    def engine_step(self) -> Arrays:
+        arrays = super().engine_step()
+        if self._engine_step > _REPEATED:
+            arrays["request"][self._place] = NEEDLE
+        return arrays
+
+
+@contextmanager
+def _repeated(needle_row: int) -> Iterator[spectrace.Trace]:
+    """The engine steps that a long trace repeats, and behind them the one with the needle."""
+    with tempfile.TemporaryDirectory() as folder:
+        short = Path(folder) / "short.spectrace"
+        write_live(short, (_REPEATED + 1) * BATCH, engine=_NeedleEngine(needle_row % BATCH))
+        with spectrace.open(short) as trace:
+            yield trace
 
 
 def _again(part: TraceFile, frame: Frame) -> Pending:
@@ -260,8 +310,8 @@ def _again(part: TraceFile, frame: Frame) -> Pending:
     return Pending(STEP, bytes(frame.body), chunk.num_rows, count_steps(columns, chunk.num_rows))
 
 
-def _request(number: int) -> Pending:
-    return Pending(REQUEST, pack_body({"number": number, "request": f"req-{number:07d}", "implied": True}))
+def _request(number: int, name: str) -> Pending:
+    return Pending(REQUEST, pack_body({"number": number, "request": name, "implied": True}))
 
 
 def index_offset(path: Path) -> int:

@@ -15,10 +15,12 @@ Nothing here computes or does I/O.
         UnsupportedEngine     an engine's version or model does not fit
       CheckpointError         a model directory is at fault
       UsageError              the command line is at fault
+      ViewerFault             the viewer itself is at fault
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from os import PathLike, fspath
 
 
@@ -170,3 +172,18 @@ class CheckpointError(SpectraceError):
 
 class UsageError(SpectraceError):
     """The command line or the arguments of a call are at fault."""
+
+
+class ViewerFault(SpectraceError):
+    """The viewer ended by a fault of its own.
+
+    Args:
+        lines: where and what, for whoever mends it.
+    """
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        where = "".join(f"\n  {line}" for line in lines)
+        super().__init__(
+            "the viewer ended by a fault of its own, please report it with the lines below; "
+            f"spectrace view --plain prints what the screens show{where}"
+        )

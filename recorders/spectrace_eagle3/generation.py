@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spectrace.errors import UsageError
+from spectrace.format.replacing import in_place_of
 from spectrace_eagle3.decoder import Eagle3Decoder, generate_alone
 from spectrace_eagle3.draft import load_draft
 from spectrace_eagle3.recorder import Eagle3Recorder
@@ -99,11 +100,9 @@ def generate(
                 model, ids, max_new_tokens, eos_ids, sampler=alone, on_emitted=watch.begin()
             )
             plain.append(Output(ids, new_ids, watch.times_ns))
-    if overwrite:
-        out.unlink(missing_ok=True)
-        states_path(out).unlink(missing_ok=True)
     outputs: list[Output] = []
     with (
+        in_place_of(out, states_path(out), overwrite=overwrite),
         Eagle3Decoder(model, head, plan, sampler=sampler, eos_ids=eos_ids) as decoder,
         Eagle3Recorder(
             out,

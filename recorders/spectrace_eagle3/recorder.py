@@ -8,12 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from safetensors import SafetensorError
-
-from spectrace.errors import UsageError
+from spectrace.errors import RecorderError, UsageError
 from spectrace.format.headers import deep_merge
 from spectrace.format.writer import TraceWriter
-from spectrace_eagle3.decoder import Eagle3Decoder
+from spectrace_eagle3.decoder import Eagle3Decoder, Round
 from spectrace_eagle3.facts import run_facts
 from spectrace_eagle3.reference import reference_rows
 from spectrace_eagle3.states import StateCapture
@@ -37,7 +35,7 @@ class Eagle3Recorder:
         top: alternatives kept per position, at least 2.
         text: keep prompts and token texts. The ids of what is generated are kept in any case.
         states: steps, from the first, whose raw states are kept too, beside the trace: see `states.py`.
-        strict: raise the first fault of the writer at exit instead of only logging it.
+        strict: raise the first fault of the recorder at exit instead of only logging it.
         run: header facts known to the caller, in the shape of the trace's run record.
 
     Raises:
@@ -59,7 +57,10 @@ class Eagle3Recorder:
     ) -> None:
         if top < 2:
             raise UsageError(f"top: at least 2 alternatives are needed for a gap, not {top}")
+        self.failed: str | None = None
+        """What ended the recording early, as a sentence."""
         self._decoder = decoder
+        self._strict = strict
         self._top = top
         self._text = text
         self._vocabulary = Vocabulary(tokenizer) if text and tokenizer is not None else None
@@ -77,16 +78,27 @@ class Eagle3Recorder:
     def __enter__(self) -> Eagle3Recorder:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self.close()
+        except RecorderError as fault:
+            if kind is None:
+                raise
+            logger.warning("%s", fault)  # the caller's own exception is worth more
 
     def close(self) -> None:
-        """Ends the trace and writes the states that were asked for."""
-        self._writer.close()
+        """Ends the trace and writes the states that were asked for.
+
+        Raises:
+            RecorderError: a strict recorder met a fault.
+        """
         try:
             self._states.close()
-        except (OSError, SafetensorError) as error:
+        except Exception as error:  # noqa: BLE001  the host's run is worth more than the states
             logger.warning("the raw states were not written: %s", error)
+        self._writer.close()
+        if self._strict and self.failed is not None:
+            raise RecorderError(self.failed)
 
     def generate(
         self,
@@ -112,19 +124,38 @@ class Eagle3Recorder:
         if self._text:
             described["prompt_ids"] = list(prompt_ids)
         self._writer.request(request, **described)
-        boundaries = decoder.draft.taps.boundaries
         new_ids: list[int] = []
         for done in decoder.rounds(prompt_ids, max_new_tokens):
-            fields = step_fields(done, decoder.sampler, decoder.draft.vocab.table, boundaries, self._top)
-            started = done.started_ns - self._writer.started_ns
-            self._writer.step({"request": request, "started_ns": started, **fields})
-            self._states.add(request, done.taps)
+            self._guard(self._record_round, request, done)
             new_ids += done.emitted
             on_emitted(done.emitted)
         if reference:
-            for boundary, rows in reference_rows(decoder.model, prompt_ids, new_ids).items():
-                self._writer.reference(request=request, boundary=boundary, rows=rows)
+            self._guard(self._record_reference, request, prompt_ids, new_ids)
         return new_ids
+
+    def _guard(self, action: Callable[..., None], *args: Any) -> None:
+        """Runs an action of the recorder's own; whatever it raises ends the recording, and no more."""
+        if self.failed is not None:
+            return
+        try:
+            action(*args)
+        except Exception as error:
+            reason = f"recording ended, {type(error).__name__}: {error}"
+            self.failed = f"{self._writer.path}: {reason}"
+            logger.warning("%s; generation goes on", self.failed, exc_info=error)
+            self._writer.amend(capture={"unavailable": {"steps": reason}})
+
+    def _record_round(self, request: str, done: Round) -> None:
+        decoder = self._decoder
+        boundaries = decoder.draft.taps.boundaries
+        fields = step_fields(done, decoder.sampler, decoder.draft.vocab.table, boundaries, self._top)
+        started = done.started_ns - self._writer.started_ns
+        self._writer.step({"request": request, "started_ns": started, **fields})
+        self._states.add(request, done.taps)
+
+    def _record_reference(self, request: str, prompt_ids: Sequence[int], new_ids: Sequence[int]) -> None:
+        for boundary, rows in reference_rows(self._decoder.model, prompt_ids, new_ids).items():
+            self._writer.reference(request=request, boundary=boundary, rows=rows)
 
     def amend(self, **facts: Any) -> None:
         """Adds header facts known only now."""

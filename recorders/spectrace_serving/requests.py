@@ -52,14 +52,16 @@ class Progress:
             max_length: of a text with its prompt; None for no limit.
         """
         facts = self.facts
-        limit = max_length - position if max_length is not None else len(sampled)
+        limits = []
+        if max_length is not None:
+            limits.append(max_length - position)
         if facts.max_tokens is not None:
-            limit = min(limit, facts.max_tokens - self.num_emitted)
-        for at, token in enumerate(sampled):
+            limits.append(facts.max_tokens - self.num_emitted)
+        for at, token in enumerate(sampled, 1):
             if token in facts.stop_ids:
-                return sampled[: at + 1], "eos"
-            if at + 1 >= limit and (facts.max_tokens is not None or max_length is not None):
-                return sampled[: at + 1], "length"
+                return sampled[:at], "eos"
+            if any(at >= limit for limit in limits):
+                return sampled[:at], "length"
         return sampled, None
 
     def advance(self, emitted: Sequence[int], stop: str | None) -> None:

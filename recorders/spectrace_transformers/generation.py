@@ -16,6 +16,7 @@ import torch
 from transformers.generation.streamers import BaseStreamer
 
 import spectrace_transformers
+from spectrace.format.replacing import in_place_of
 from spectrace_transformers.alone import Choices, write_alone
 from spectrace_transformers.baseline import Output, compared, token_ns
 from spectrace_transformers.loading import be_quiet, encode, has_tokenizer, load_model, load_tokenizer
@@ -95,15 +96,16 @@ def generate(
     if compare_baseline:
         plain = _run(models, inputs, options, seed, on_progress)
     done = len(plain) * max_new_tokens
-    if overwrite:
-        out.unlink(missing_ok=True)
-    with spectrace_transformers.record(
-        out,
-        models.target,
-        tokenizer=models.tokenizer,
-        assistant_tokenizer=models.draft_tokenizer,
-        run=header,
-    ) as recorder:
+    with (
+        in_place_of(out, overwrite=overwrite),
+        spectrace_transformers.record(
+            out,
+            models.target,
+            tokenizer=models.tokenizer,
+            assistant_tokenizer=models.draft_tokenizer,
+            run=header,
+        ) as recorder,
+    ):
         outputs = _run(models, inputs, options | speculation, seed, lambda tokens: on_progress(done + tokens))
         if compare_baseline:
             found = compared(models.target, outputs, plain) if temperature == 0 else {}
@@ -132,9 +134,8 @@ def _generate_alone(
     else:
         header["sampling"]["temperature"] = 0.0
         header["verification"] = {"rule": "greedy", "lossless": True}
-    if overwrite:
-        out.unlink(missing_ok=True)
-    write_alone(out, models.target, models.tokenizer, outputs, choices, header)
+    with in_place_of(out, overwrite=overwrite):
+        write_alone(out, models.target, models.tokenizer, outputs, choices, header)
 
 
 # --- loading ---------------------------------------------------------------------------------------

@@ -28,6 +28,7 @@ from spectrace_transformers.reduction import Workspace
 from spectrace_transformers.rows import Backlog, Capture, Rules
 from spectrace_transformers.session import Session, cache_length
 from spectrace_transformers.taps import (
+    Hook,
     check_boundaries,
     default_boundaries,
     find_layers,
@@ -40,6 +41,8 @@ logger = logging.getLogger("spectrace")
 FLUSH_INTERVAL = 0.1
 """Seconds between two writes. Packing costs per write rather than per step, and the interpreter's lock makes
 generation wait for it: 0.01 costs a model of 5 ms a step several per cent."""
+BACKLOG_BYTES = 64 << 20
+"""What may wait for the writing thread, bytes of arrays; while a disk stalls, further steps are lost."""
 _SHADOWED = "_get_candidate_generator"
 _recorded: weakref.WeakSet[Any] = weakref.WeakSet()
 """Models that are being recorded."""
@@ -207,6 +210,8 @@ class TransformersRecorder:
             else:
                 attributes.pop(_SHADOWED, None)
 
+        # A pickled bound method is looked up by its name in the copy, and found in its class.
+        make.__name__ = _SHADOWED
         self._undo.append(restore)
         attributes[_SHADOWED] = MethodType(make, model)
 
@@ -222,7 +227,7 @@ class TransformersRecorder:
             if session is not None:
                 self.guard(session.saw_states, boundary, hidden)
 
-        handles: list[Any] = [self._model.register_forward_hook(ran)]
+        handles: list[Any] = [self._model.register_forward_hook(Hook(ran))]
         if self._layers is not None:
             handles += hook_boundaries(self._layers, self._boundaries, seen)
         return handles
@@ -264,6 +269,9 @@ class TransformersRecorder:
         if self._boundaries and not capture.taps:
             self._unreliable(["taps"], "the target's layers ran unseen: compiled, or of another form")
         assert self._writer is not None
+        if self._backlog.num_bytes > BACKLOG_BYTES:
+            self._writer.lose(1)
+            return
         # Only what the writer will fetch is kept; what it refuses it counts as lost.
         if self._writer.steps(1, self._take):
             self._backlog.put(capture)
@@ -272,16 +280,20 @@ class TransformersRecorder:
         try:
             return self._backlog.take()
         except Exception as error:
-            self._is_recording = False
-            self.failed = f"{self.path}: recording ended, {type(error).__name__}: {error}"
+            self._end(error)
             raise  # the writer logs it, and counts the step as lost
 
     def _fail(self, error: Exception) -> None:
-        self._is_recording = False
-        self.failed = f"{self.path}: recording ended, {type(error).__name__}: {error}"
+        self._end(error)
         logger.warning("%s; generation goes on", self.failed, exc_info=error)
+
+    def _end(self, error: Exception) -> None:
+        """Records no more, and says so in the header."""
+        self._is_recording = False
+        reason = f"recording ended, {type(error).__name__}: {error}"
+        self.failed = f"{self.path}: {reason}"
         if self._writer is not None:
-            self._writer.amend(capture={"unavailable": {"steps": self.failed}})
+            self._writer.amend(capture={"unavailable": {"steps": reason}})
 
     # --- a generate call ---
 

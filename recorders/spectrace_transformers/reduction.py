@@ -102,6 +102,11 @@ class Pack:
         """Adds a tensor under a name: single precision or int64, memory that nobody else writes to."""
         self._tensors[name] = values
 
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of all of them."""
+        return sum(values.numel() * values.element_size() for values in self._tensors.values())
+
     def send(self) -> Callable[[], Mapping[str, Array]]:
         """Starts the copy to the host, where one is needed.
 

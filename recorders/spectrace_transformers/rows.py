@@ -48,6 +48,8 @@ class Capture:
     taps: Sequence[TapRows] = ()
     """What the rows in `arrays` under "taps" are, in their order."""
     flags: list[str] = field(default_factory=list)
+    num_bytes: int = 0
+    """Size of `arrays`."""
 
 
 def num_accepted(proposal: Array, emitted: Array) -> int:
@@ -246,12 +248,20 @@ class Backlog:
     def __init__(self) -> None:
         self._waiting: deque[Capture] = deque()
         self._ready: deque[_Arrived] = deque()
+        # Each is written by one side only.
+        self._put_bytes = self._taken_bytes = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the arrays of the steps that wait."""
+        return self._put_bytes - self._taken_bytes
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._ready)
 
     def put(self, capture: Capture) -> None:
         """Adds a step; called on the generation's thread."""
+        self._put_bytes += capture.num_bytes
         self._waiting.append(capture)
 
     def take(self) -> tuple[int, dict[str, Any]] | None:
@@ -263,4 +273,5 @@ class Backlog:
         steps = [self._ready.popleft()]
         while self._ready and self._ready[0].fits(steps[0]):
             steps.append(self._ready.popleft())
+        self._taken_bytes += sum(step.capture.num_bytes for step in steps)
         return len(steps), _joined(steps)

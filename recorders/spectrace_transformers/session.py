@@ -169,6 +169,7 @@ class Session:
             arrays=pack.send(),
             taps=taps,
             flags=["prefill"] if self._num_steps == 0 else [],
+            num_bytes=pack.num_bytes,
         )
         self._num_steps += 1
         self._forget()

@@ -72,6 +72,30 @@ def check_boundaries(boundaries: Sequence[int], num_layers: int) -> tuple[int, .
     return tuple(boundaries)
 
 
+class Hook:
+    """A forward hook of one model: a copy of the model, in another process too, gets one that does nothing.
+
+    Whoever pickles a model while it is recorded, to spawn a process or to save it, must be able to.
+
+    Args:
+        action: called with what the hook is given; changes nothing.
+    """
+
+    def __init__(self, action: Callable[..., None]) -> None:
+        self._action = action
+
+    def __call__(self, *args: Any) -> None:
+        """Takes what the hook is given, and returns nothing that torch would use instead."""
+        self._action(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Hook, (_ignore,)
+
+
+def _ignore(*_: Any) -> None:
+    """What a copy's hook does."""
+
+
 def hook_boundaries(
     layers: nn.ModuleList, boundaries: Sequence[int], seen: Callable[[int, Tensor], None]
 ) -> list[Any]:
@@ -88,9 +112,9 @@ def hook_boundaries(
     handles: list[Any] = []
     for k in boundaries:
         if k == 0:
-            handles.append(layers[0].register_forward_pre_hook(_before(seen), with_kwargs=True))
+            handles.append(layers[0].register_forward_pre_hook(Hook(_before(seen)), with_kwargs=True))
         else:
-            handles.append(layers[k - 1].register_forward_hook(_after(k, seen)))
+            handles.append(layers[k - 1].register_forward_hook(Hook(_after(k, seen))))
     return handles
 
 

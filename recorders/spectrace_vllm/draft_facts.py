@@ -48,7 +48,10 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
         "head_rows": num_rows(getattr(engine.draft, "lm_head", None)),
         "rope": (rope_facts(config) or {}) | rope_used(engine.draft),
         "rope_declared": declared,
-        "parameters": None if checkpoint is None else parameter_lists(checkpoint, engine.draft, shared),
+        # An MTP draft is a part of the target's checkpoint, under names of the model's own.
+        "parameters": None
+        if checkpoint is None or engine.method == "mtp"
+        else parameter_lists(checkpoint, engine.draft, shared),
         "fingerprints": fingerprints(engine.draft, engine.target),
     }
 
@@ -78,8 +81,7 @@ def tap_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     facts: Facts = {
         "boundaries": list(boundaries),
         "order": list(boundaries),
-        # Of EAGLE-1 vLLM feeds what its target returns, which is after the final norm.
-        "normed": engine.method == "eagle",
+        "normed": engine.feeds_last_state,
     }
     if engine.method != "eagle3":
         return facts

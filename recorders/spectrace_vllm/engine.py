@@ -35,6 +35,16 @@ class Engine:
         self.device = torch.device(getattr(runner, "device", "cpu"))
 
     @property
+    def feeds_last_state(self) -> bool:
+        """The draft is fed what the target returns, after its final norm, and nothing else.
+
+        Source: vLLM 0.32.0 v1/worker/gpu_model_runner.py, ``propose_draft_token_ids``; a target with
+        ``get_mtp_target_hidden_states`` hands over something of its own.
+        """
+        is_own = self.method == "mtp" and hasattr(self.target, "get_mtp_target_hidden_states")
+        return self.method in ("eagle", "mtp") and not is_own
+
+    @property
     def boundaries(self) -> tuple[int, ...] | None:
         """The k of B(k) of the states that the draft is fed, as the target itself holds them.
 
@@ -45,7 +55,7 @@ class Engine:
             layers = getattr(holder, "aux_hidden_state_layers", None)
             if layers:
                 return tuple(int(layer) for layer in layers)
-        if self.method == "eagle":
+        if self.feeds_last_state:
             return (int(self.config.model_config.get_total_num_hidden_layers()),)
         return None
 

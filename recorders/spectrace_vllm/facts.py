@@ -61,7 +61,7 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
             "training": getattr(engine.draft_config, "training", None),
             "capture": {
                 "mode": "eager" if config.model_config.enforce_eager else "unknown",
-                "unavailable": {**_NEVER, **_lookup(engine), **problems},
+                "unavailable": {**_NEVER, **_by_method(engine), **problems},
                 "text": vocabulary is not None,
             },
         }
@@ -114,10 +114,20 @@ def request_rule(engine: Engine, is_greedy: bool) -> str:
     return "target_only" if engine.is_draft_greedy else "rejection_sampling"
 
 
-def _lookup(engine: Engine) -> Facts:
-    """What a proposer without a model cannot give."""
-    if engine.draft is not None or engine.speculative is None:
+def _by_method(engine: Engine) -> Facts:
+    """What a way of drafting cannot give, and why."""
+    if engine.speculative is None:
         return {}
-    reason = "a lookup copies tokens and has no distribution"
-    names = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top", "draft_positions", "draft_inputs")
-    return dict.fromkeys((*names, "taps"), reason)
+    inputs = ("draft_positions", "draft_inputs")
+    if engine.draft is None:
+        lookup = engine.method in ("ngram", "suffix")
+        reason = (
+            "a lookup copies tokens and has no distribution" if lookup else "the proposer gives tokens only"
+        )
+        names = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top", *inputs, "taps")
+        return dict.fromkeys(names, reason)
+    if engine.method == "mtp":
+        return {"draft.parameters": "the draft is a part of the target's checkpoint, under other names"}
+    if getattr(engine.speculative, "parallel_drafting", False):
+        return dict.fromkeys(inputs, "one forward drafts all tokens, all but the first from masks")
+    return {}

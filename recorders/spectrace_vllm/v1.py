@@ -134,7 +134,7 @@ class _Follower:
             return None
         pack = self._recording.outbox()
         states = args[5] if len(args) > 5 else kwargs["aux_hidden_states"]
-        if states is None and self._recording.engine.method == "eagle":
+        if states is None and self._recording.engine.feeds_last_state:
             states = [args[3] if len(args) > 3 else kwargs["hidden_states"]]
         taps = self._recording.taps(
             pack, states, self._runner.positions, batch.starts, batch.num_scheduled, batch.counts
@@ -143,8 +143,9 @@ class _Follower:
         return self._recording.proposing(len(batch.requests), lambda: self._first_rows), pack, taps
 
     def _note_rows(self, result: Any) -> None:
-        """Rows of the first forward from which a token is drafted: [B]."""
-        self._first_rows = result[1]
+        """Rows of the first forward from which a token is drafted: [B]; not those of parallel drafting."""
+        rows, batch = result[1], self._batch
+        self._first_rows = rows if batch is not None and len(rows) == len(batch.requests) else None
 
     def _proposed(self, proposal: Any, started: Moment, pack: Outbox, taps: Taps | None) -> None:
         batch, self._batch = self._batch, None

@@ -132,7 +132,7 @@ class _Follower:
         size = batch.num_reqs
         pack = self._recording.outbox()
         states = args[3] if len(args) > 3 else kwargs["aux_hidden_states"]
-        if not states and self._recording.engine.method == "eagle":
+        if not states and self._recording.engine.feeds_last_state:
             states = [args[2] if len(args) > 2 else kwargs["last_hidden_states"]]
         taps = self._recording.taps(
             pack,

@@ -35,9 +35,11 @@ class DraftWatch:
         self._first: Callable[[], Tensor | None] | None = None
         self._forget()
         self._handles: list[Any] = []
-        head = getattr(model, "logits_processor", None)
-        if isinstance(head, torch.nn.Module):
-            self._handles.append(head.register_forward_hook(self._said))
+        for holder in (model, getattr(model, "model", None)):  # MTP layers keep it one level down
+            head = getattr(holder, "logits_processor", None)
+            if isinstance(head, torch.nn.Module):
+                self._handles.append(head.register_forward_hook(self._said))
+                break
         if is_full:
             self._handles.append(model.register_forward_pre_hook(self._read, with_kwargs=True))
 
@@ -75,8 +77,8 @@ class DraftWatch:
             Whether the draft's logits were seen.
         """
         self._first = None
-        logits = [rows for rows in self._logits if rows.shape[0] == self._batch]
-        if logits and len(logits) == len(self._logits):
+        logits = self._by_depth(proposal.shape[1])
+        if logits:
             wanted = proposal[:, : len(logits)]
             pack.reduce("draft", add_draft, self._workspace, logits, wanted, raw_of, is_greedy, self._is_full)
         if self._positions:
@@ -85,6 +87,13 @@ class DraftWatch:
             pack.reduce("draft inputs", add_inputs, self._inputs)
         self._forget()
         return bool(logits)
+
+    def _by_depth(self, num_drafted: int) -> list[Tensor]:
+        """Per depth [B, V]; empty where something else passed than one draft of this batch."""
+        seen, sizes = self._logits, [rows.shape[0] for rows in self._logits]
+        if sizes == [self._batch * num_drafted] and num_drafted > 1:  # parallel drafting: one forward for all
+            return list(seen[0].view(self._batch, num_drafted, -1).unbind(1))
+        return seen if all(size == self._batch for size in sizes) else []
 
     # --- hooks ---
 

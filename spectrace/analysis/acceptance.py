@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spectrace.format.counts import Counts
+from spectrace.format.records import Run
 
 
 def accept_length(counts: Counts) -> float | None:
@@ -89,6 +90,21 @@ def alpha1(counts: Counts) -> float | None:
     0.75
     """
     return _ratio(_at(counts.accepted_at, 0), counts.proposals)
+
+
+def is_simulated(run: Run) -> bool:
+    """Whether the engine accepted at rates that it was given, whatever the two models said.
+
+    Source: vLLM's speculative setting ``rejection_sample_method="synthetic"``.
+    """
+    return run.verification is not None and run.verification.rule == "synthetic"
+
+
+SIMULATED_NOTE = (
+    "Acceptance is simulated: the engine accepted at rates that it was given. These steps are counted, as "
+    "the engine's own counters count them, and no cause is looked for in them."
+)
+"""What is said wherever numbers of such a run are shown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -148,9 +148,14 @@ class Block:
         return self.flagged("prefill")
 
     @cached_property
+    def is_proposal(self) -> Array:
+        """[rows] one round with draft tokens, no sum of several: what every number of a run counts."""
+        return (self.drafted > 0) & ~self.flagged("summed")
+
+    @cached_property
     def is_real(self) -> Array:
-        """[rows] a proposal that was really drafted and verified: no dummy, replay, simulation or sum."""
-        return (self.drafted > 0) & ~self.flagged("dummy", "replay", "simulated", "summed")
+        """[rows] a proposal that the models decided about: no dummy, replay or simulation."""
+        return self.is_proposal & ~self.flagged("dummy", "replay", "simulated")
 
     def flagged(self, *words: str) -> Array:
         """[rows] flagged with any of the words."""

@@ -1,7 +1,8 @@
 """Counts by request, segment, context length or batch row: the questions that the index cannot answer.
 
-Reads the columns once, block by block, in memory bounded by the number of groups; opens nothing and decodes
-no step.
+For a table: every sum of every group, exact, by one thing at a time. What is drawn along a run, with its
+spread and by several things in one reading, is in `curves`. Reads the columns once, block by block, in memory
+bounded by the number of groups; opens nothing and decodes no step.
 """
 
 from __future__ import annotations
@@ -173,7 +174,7 @@ class _Sums:
     def add(self, block: Block, group: Array, num_groups: int) -> None:
         """Counts a block."""
         deepest, judged, accepted = path_lengths(block.columns, block.num_rows)
-        proposed = (block.drafted > 0) & ~block.flagged("summed")
+        proposed = block.is_proposal
         self._grow(num_groups, int(deepest.max(initial=0)))
         found, first, index = np.unique(group, return_index=True, return_inverse=True)
         self.first_row[found] = np.minimum(self.first_row[found], first + block.first_row)

@@ -1,7 +1,8 @@
 """Accept length along a run: over time, by context length, batch row and segment, in few bins.
 
-One pass over the columns, in bounded memory; results are sums with which a caller makes a mean and its
-interval.
+For a plot: one number with its spread, by four things in one reading. Every sum of each group, for a table,
+is in `breakdown`. One pass over the columns, in bounded memory; results are sums with which a caller makes a
+mean and its interval.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from spectrace.analysis.block import Block, blocks
+from spectrace.analysis.breakdown import OTHERS
 from spectrace.analysis.intervals import Mean
 from spectrace.format.columns import Array
 
@@ -27,13 +29,11 @@ ROW_BINS = 64
 """Batch rows; those beyond are counted in the last."""
 MAX_SEGMENTS = 16
 """Kinds of text told apart; those beyond are counted together."""
-OTHERS = "others"
 _PATHS = (
     "segment",
     "proposal_ids",
     "num_accepted",
     "emitted_ids",
-    "flags",
     "parents",
     "position",
     "batch_row",
@@ -107,10 +107,10 @@ def curves(trace: Trace, on_progress: Callable[[int], None] | None = None) -> Cu
     segments: dict[str, Mean] = {}
     longest = rows = read = 0
     for block in blocks(trace, dict.fromkeys(_PATHS)):
-        real = np.flatnonzero(block.is_real)
-        lengths = 1.0 + block.accepted[real]
-        time.add(block.numbers(real) // width, lengths)
-        positions = np.maximum(block.positions[real], 0)
+        proposals = np.flatnonzero(block.is_proposal)
+        lengths = 1.0 + block.accepted[proposals]
+        time.add(block.numbers(proposals) // width, lengths)
+        positions = np.maximum(block.positions[proposals], 0)
         context.add(np.floor(np.log2(np.maximum(positions, 1))).astype(np.int64), lengths)
         longest = max(longest, int(positions.max(initial=0)))
         rows = max(rows, _add_rows(row, block))
@@ -138,7 +138,7 @@ def _add_segments(sums: dict[str, Mean], block: Block) -> None:
         return
     codes, words = found
     for code, word in enumerate(words):
-        lengths = 1.0 + block.accepted[block.is_real & (codes == code)]
+        lengths = 1.0 + block.accepted[block.is_proposal & (codes == code)]
         name = word if word in sums or len(sums) < MAX_SEGMENTS else OTHERS
         old = sums.get(name, Mean(0, 0.0, 0.0))
         if len(lengths):
@@ -150,6 +150,6 @@ def _add_rows(sums: _Sums, block: Block) -> int:
     found = block.scalar("batch_row")
     if found is None:
         return 0
-    usable = np.flatnonzero(block.is_real & found.known & (found.values >= 0))
+    usable = np.flatnonzero(block.is_proposal & found.known & (found.values >= 0))
     sums.add(found.values[usable], 1.0 + block.accepted[usable])
     return int(found.values[usable].max(initial=-1)) + 1

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import click
 
-import spectrace
 from spectrace.cli.output import shown
-from spectrace.errors import RecorderError, SpectraceError, UsageError
+from spectrace.errors import RecorderError, UsageError
 from spectrace.format.outfile import older_segment
 from spectrace.format.reader import SUFFIX
+from spectrace.format.replacing import hidden
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -96,7 +96,7 @@ def written_whole(out: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) ->
         RecorderError: likewise.
     """
     check_out(out, overwrite=overwrite, inputs=inputs)
-    beside = _hidden(out, "new")
+    beside = hidden(out, "new")
     try:
         yield beside
         beside.replace(out)
@@ -113,46 +113,3 @@ def written_whole(out: Path, *, overwrite: bool, inputs: Iterable[Path] = ()) ->
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """What writing says without naming the file."""
-
-
-@contextmanager
-def old_kept(*outs: Path) -> Iterator[None]:
-    """Keeps what a recording replaces until the recording is there.
-
-    The files get a second, hidden name; when what runs inside raises before a step is in the new file, the
-    first of `outs`, they are put back.
-    """
-    kept = [(out, _hidden(out, "old")) for out in outs if out.exists()]
-    try:
-        for out, old in kept:
-            try:
-                os.link(out, old)
-            except OSError:  # a file system without hard links
-                out.replace(old)
-        yield
-    except BaseException:
-        if not has_steps(outs[0]):
-            for out, old in kept:
-                if old.exists():
-                    old.replace(out)
-        raise
-    finally:
-        for _, old in kept:
-            old.unlink(missing_ok=True)
-
-
-def has_steps(path: Path) -> bool:
-    """Whether a trace can be opened and holds a step."""
-    try:
-        with spectrace.open(path) as trace:
-            return len(trace) > 0
-    except (OSError, SpectraceError):
-        return False
-
-
-def _hidden(out: Path, kind: str) -> Path:
-    """A name beside OUT that is nobody else's, no longer than a file system allows.
-
-    Its end is OUT's: names that only differ behind a long start stay apart.
-    """
-    return out.with_name(f".{out.name[-40:]}.{os.getpid()}.{kind}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,17 +10,25 @@ import click
 
 import spectrace
 from spectrace.analysis.diagnosis import diagnose
+from spectrace.analysis.diagnosis.conclusion import (
+    answered,
+    causes,
+    cleared_of,
+    nothing_found,
+    smallness,
+    telling,
+)
 from spectrace.analysis.diagnosis.what_now import what_now
-from spectrace.analysis.diagnosis.words import rule_of, words_of
+from spectrace.analysis.diagnosis.words import words_of
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, progress, shown
-from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, wrapped
+from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, simulated_lines, wrapped
 from spectrace.format.figures import count_of, number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
     from spectrace import Trace
-    from spectrace.analysis.diagnosis import Cleared, Diagnosis, NotChecked
+    from spectrace.analysis.diagnosis import Diagnosis
 
 
 @click.command("diagnose")
@@ -57,7 +65,6 @@ def command(traces: tuple[Path, ...], control: Path | None, full: bool, as_json:
 
 # --- as text ---------------------------------------------------------------------------------------
 
-_TOO_SMALL = "workload/too-small"
 _FINDINGS = 2
 """Findings said in words on one screen: the first whole, the next in a sentence, more by name."""
 
@@ -65,29 +72,26 @@ _FINDINGS = 2
 def _text(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
     yield from _head(found, trace, full=full)
     yield ""
-    causes = [finding for finding in found.findings if finding.id != _TOO_SMALL]
-    shown_whole = causes if full else causes[:1]
+    named = causes(found)
+    shown_whole = named if full else named[:1]
     for finding in shown_whole:
         yield from finding_lines(finding, with_evidence=True, brief=not full)
-    for finding in causes[len(shown_whole) : _FINDINGS]:
+    for finding in named[len(shown_whole) : _FINDINGS]:
         start = f"also {finding.strength.value}: {visible(finding.id)}: "
         yield from wrapped(start, visible(finding.summary))
-    if not full and len(causes) > _FINDINGS:
-        yield from wrapped("also: ", ", ".join(visible(finding.id) for finding in causes[_FINDINGS:]))
-    if not causes:
-        yield from wrapped("", "Nothing found. That is no proof of health: see what could not be checked.")
+    if not full and len(named) > _FINDINGS:
+        yield from wrapped("also: ", ", ".join(visible(finding.id) for finding in named[_FINDINGS:]))
+    if not named:
+        yield from wrapped("", nothing_found(found))
     if sentence := what_now(found, trace.run, shown(trace.paths[0])):
         yield from wrapped("next: ", sentence)
-    for finding in found.findings:
-        if finding.id == _TOO_SMALL:
-            yield from wrapped(f"hint: {finding.id}: ", visible(finding.summary, limit=1000))
-    if found.look_first and (full or not causes):
+    small = smallness(found)
+    if small is not None:
+        yield from wrapped(f"hint: {small.id}: ", visible(small.summary, limit=1000))
+    if found.look_first and (full or not named):
         yield from wrapped("look first at: ", ", ".join(map(words_of, found.look_first)))
-    accused = {rule_of(finding.id) for finding in causes}
-    for item in found.counterfactuals:
-        is_said = any(item.name.startswith(rule) for rule in accused)  # the finding has it as evidence
-        if full or (item.is_telling and not is_said):
-            yield from wrapped("what if: ", visible(item.summary, limit=1000))
+    for item in found.counterfactuals if full else telling(found):
+        yield from wrapped("what if: ", visible(item.summary, limit=1000))
     yield from _rest(found, full=full)
 
 
@@ -100,6 +104,7 @@ def _head(found: Diagnosis, trace: Trace, *, full: bool) -> Iterator[str]:
         length, rate = number(measured["accept_length"], 2), number(measured["acceptance_rate"].value)
         yield from wrapped("", f"accept length {length}; share of the draft tokens accepted {rate}")
         yield from wrapped("", f"alpha1, the first draft token accepted: {measured['alpha1']}")
+        yield from simulated_lines(trace.run)
 
 
 def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:
@@ -126,34 +131,16 @@ def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:
 
 def _rest(found: Diagnosis, *, full: bool) -> Iterator[str]:
     """Causes that are cleared and those that are open, each under a name of its own."""
-    accused = {finding.id for finding in found.findings} | {rule_of(f.id) for f in found.findings}
-    cleared = [item for item in found.cleared if item.id not in accused]
     if full:
-        if cleared:
+        if cleared := cleared_of(found):
             yield "cleared:"
             yield from cleared_lines(cleared)
         if found.not_checked:
             yield "could not be checked:"
             yield from not_checked_lines(found.not_checked)
         return
-    names, others = _names(cleared, found.not_checked)
+    names, others = (list(map(visible, words)) for words in answered(found))
     if names:
         yield from wrapped("cleared: ", ", ".join(names))
     if others:
         yield from wrapped("could not be checked: ", f"{', '.join(others)} (--full says why)")
-
-
-def _names(cleared: Sequence[Cleared], others: Sequence[NotChecked]) -> tuple[list[str], list[str]]:
-    """Both lists in words; where the words would be the same, by id."""
-    open_words = {words_of(item.id) for item in others}
-    clear_words = {words_of(item.id) for item in cleared}
-
-    def listed(items: Sequence[Cleared | NotChecked]) -> list[str]:
-        both = open_words & clear_words
-        return list(
-            dict.fromkeys(
-                visible(item.id if words_of(item.id) in both else words_of(item.id)) for item in items
-            )
-        )
-
-    return listed(cleared), listed(others)

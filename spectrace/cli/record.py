@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import click
 
 import spectrace
-from spectrace.cli.arguments import check_out, has_steps, json_option, old_kept, out_option, overwrite_option
+from spectrace.cli.arguments import check_out, json_option, out_option, overwrite_option
 from spectrace.cli.engines import EAGLE3, engine_for, extra_of, model_folder
 from spectrace.cli.limits import check_early_exit, device, temperature, top_p, tree_of
 from spectrace.cli.output import print_json, print_lines, progress, say, shown
@@ -22,6 +22,8 @@ from spectrace.cli.prompts import PREDICTABLE, prompts_given
 from spectrace.cli.record_text import difference, lost_sentence, outcome
 from spectrace.cli.stats import summary
 from spectrace.errors import EngineNotInstalled, RecorderError, UsageError
+from spectrace.format.replacing import has_steps, old_kept, put_back
+from spectrace.format.text import visible
 
 GROUP = "spectrace.recorders"
 
@@ -181,6 +183,9 @@ def command(
     if shape is not None and options["num_draft_tokens"] is not None:
         raise UsageError("--tree says how many nodes: leave --num-draft-tokens out")
     read = [Path(given) for given in (target, draft, prompts) if given not in (None, "-")]
+    if out.parent.is_dir():
+        for sentence in put_back(out, _states_beside(out)):
+            say(visible(sentence))
     check_out(out, overwrite=overwrite, inputs=read)
     if control == "predictable-text" and not texts and prompts is None:
         given = list(PREDICTABLE)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spectrace.cli.output import shown
-from spectrace.cli.stats import summary
+from spectrace.cli.stats import ended_early, summary
 from spectrace.cli.verdicts import wrapped
 from spectrace.format.figures import number
 from spectrace.format.text import visible
@@ -54,6 +54,9 @@ def lost_sentence(trace: Trace) -> str | None:
     lost = sum(gap.lost for gap in trace.gaps)
     if lost:
         return f"{number(lost)} of {number(len(trace) + lost)} steps lost: {_reasons(trace)}"
+    ended = ended_early(trace.run)
+    if ended is not None:
+        return f"later steps are not recorded: {visible(ended, limit=200)}"
     return None if trace.state == "closed" else "the trace was not closed: its last steps may be lost"
 
 

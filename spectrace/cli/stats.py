@@ -23,6 +23,7 @@ from spectrace.analysis.acceptance import (
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, shown, table
+from spectrace.cli.verdicts import simulated_lines
 from spectrace.format.counts import Counts
 from spectrace.format.fields import REQUIRED
 from spectrace.format.figures import count_of, number
@@ -150,6 +151,7 @@ def _head(trace: Trace) -> Iterator[str]:
     if trace.run.created is not None:
         yield f"recorded {visible(trace.run.created, limit=_MAX_TEXT)}"
     yield from _warnings(trace)
+    yield from simulated_lines(trace.run)
 
 
 def _brief_head(trace: Trace) -> Iterator[str]:
@@ -161,10 +163,14 @@ def _brief_head(trace: Trace) -> Iterator[str]:
     if trace.state != "closed":
         yield _STATES.get(trace.state, trace.state)
     yield from _warnings(trace)
+    yield from simulated_lines(trace.run)
 
 
 def _warnings(trace: Trace) -> Iterator[str]:
     """What is wrong with the file."""
+    ended = ended_early(trace.run)
+    if ended is not None:
+        yield f"ended early: {visible(ended, limit=_MAX_TEXT)}"
     for gap in trace.gaps:
         yield f"lost: {number(gap.lost)} steps, {visible(gap.reason, limit=_MAX_TEXT)}"
     unknown = {} if trace.run.capture is None else trace.run.capture.unavailable
@@ -175,6 +181,12 @@ def _warnings(trace: Trace) -> Iterator[str]:
         yield "a part of a run: the numbers are of these steps; diagnose and report give the whole run's"
     for problem in trace.problems:
         yield f"problem: {visible(problem)}"
+
+
+def ended_early(run: Run) -> str | None:
+    """Why the recorder recorded no more steps although the run went on, where it did so."""
+    reason = None if run.capture is None else run.capture.unavailable.get("steps")
+    return None if reason is None else str(reason)
 
 
 def _facts(run: Run) -> Iterator[str | None]:

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from spectrace.analysis.acceptance import SIMULATED_NOTE, is_simulated
 from spectrace.cli.output import has_colour
 from spectrace.format.figures import number
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
+    from spectrace import Run
     from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked
 
 _COLOURS = {"certain": "red", "strong": "yellow", "hint": "cyan"}
@@ -46,6 +48,8 @@ def finding_lines(finding: Finding, *, with_evidence: bool, brief: bool = False)
     if finding.steps:
         steps = ", ".join(number(step) for step in finding.steps)
         yield from wrapped("  first steps: ", steps, indent="    ")
+    for witness in finding.witnesses[:1]:
+        yield from wrapped(f"  in step {number(witness.step)}: ", visible(witness.words), indent="    ")
     yield from wrapped("  next: ", visible(finding.advice, limit=_MAX_TEXT), indent="    ")
 
 
@@ -78,6 +82,12 @@ def not_checked_lines(items: Sequence[NotChecked]) -> Iterator[str]:
         by_reason.setdefault(item.reason, []).append(item.id)
     for reason, names in by_reason.items():
         yield from wrapped(f"  {visible(', '.join(names))}: ", visible(reason), indent="    ")
+
+
+def simulated_lines(run: Run) -> Iterator[str]:
+    """What must be said beside the acceptance of a run that simulated it."""
+    if is_simulated(run):
+        yield from wrapped("note: ", SIMULATED_NOTE)
 
 
 def wrapped(start: str, text: str, *, indent: str = "  ") -> Sequence[str]:

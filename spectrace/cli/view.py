@@ -89,7 +89,7 @@ def command(
         else:
             print_summary(trace)
             say(
-                "This is no terminal: shown is what spectrace stats prints; "
+                "No screen can be drawn here: shown is what spectrace stats prints; "
                 "spectrace steps lists the steps, view --plain prints a screen."
             )
 
@@ -113,9 +113,9 @@ def is_terminal() -> bool:
     """Whether the viewer can run here."""
     if "TEXTUAL_DRIVER" in os.environ:  # A web server speaks for the terminal.
         return True
-    streams = (sys.stdin, sys.stdout, sys.stderr)
-    can_place = os.environ.get("TERM", "") not in ("", "dumb", "unknown")
-    return can_place and all(stream.isatty() for stream in streams)
+    from spectrace.tui.terminal import places_text
+
+    return places_text(os.environ) and all(s.isatty() for s in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _check_screen(name: str) -> None:

@@ -7,6 +7,7 @@ steps in it are counted and declared in a `gap_` frame once there is room.
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -90,6 +91,7 @@ class OutFile:
         self._owed: list[Pending] = []
         self._retry_at = 0.0
         self._older_steps = 0
+        self._header = b""
         self._reset()
 
     def _reset(self) -> None:
@@ -104,6 +106,7 @@ class OutFile:
         self._chain: int | None = None
         self._chained_at = 0
         self._last_steps = 0, 0
+        self._is_cut = False
 
     # --- appending ---
 
@@ -116,12 +119,30 @@ class OutFile:
         if not frames:
             return
         frames.sort(key=lambda frame: frame.kind != HEAD)  # the header is first, whatever else is owed
+        self._look()
         if not self._append(frames):
             self._lose(pending)
             return
         self._owed, self._lost = [], 0
-        if self.size - self._chained_at >= CHAIN_BYTES:
+        if self.size - self._chained_at >= CHAIN_BYTES and not self._is_cut:
             self._write_chain()
+
+    def _look(self) -> None:
+        """Notices what others have done to the file since the last write."""
+        with suppress(OSError):
+            found = os.fstat(self._fd)
+            if not stat.S_ISREG(found.st_mode):
+                return
+            if not found.st_nlink:
+                self._fault("was removed or replaced while it is recorded; nothing of it will be left")
+            if found.st_size < self.size:
+                self._fault(
+                    f"was cut to {found.st_size:,} bytes while it is recorded; the steps behind are lost"
+                )
+                # No index: it would count what is gone. Without one the reader walks and tells.
+                self._is_cut = True
+                if found.st_size < len(self._header):
+                    _write_all(self._fd, self._header, 0)
 
     def idle(self) -> None:
         """Declares what was lost, when there is room again."""
@@ -145,6 +166,8 @@ class OutFile:
         if not self._write_whole(b"".join(parts)):
             return False
         for frame, raw in zip(pending, parts):
+            if frame.kind == HEAD:
+                self._header = raw
             self._note(frame, len(raw))
         return True
 
@@ -198,6 +221,10 @@ class OutFile:
         """Writes the index and the tail and closes the file."""
         self._retry_at = 0.0
         self.write([])
+        self._look()
+        if self._is_cut:
+            self._close()
+            return
         self._take_index()
         if self._write_tail(end):
             self._declared += self._lost

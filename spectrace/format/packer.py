@@ -118,6 +118,11 @@ class Packer:
         }
         return _frame(HEAD, "run", body)
 
+    @property
+    def size(self) -> int:
+        """Bytes in the file, or in the newest segment of a flight recorder."""
+        return self._out.size
+
     # --- items ---
 
     def write(self, items: Sequence[Item | Batch]) -> None:
@@ -184,9 +189,10 @@ class Packer:
 
     def _refuse(self, item: Item | Batch, error: Exception, pending: list[Pending]) -> None:
         what = str(error) if isinstance(error, FieldFault) else f"{type(error).__name__}: {error}"
-        self._fault(f"a {item.kind} was not recorded: {what}")
+        self._fault(f"a {item.kind} was not recorded: {what.removesuffix(': ')}")
         if item.num_rows:
-            pending.append(gap(item.num_rows, "malformed"))
+            reason = "out of memory" if isinstance(error, MemoryError) else "malformed"
+            pending.append(gap(item.num_rows, reason))
 
     def _resolved(self, items: Sequence[Item | Batch], pending: list[Pending]) -> list[Item | Batch]:
         """The items, with what deferred ones return; where that is None there is nothing to record."""

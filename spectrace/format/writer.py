@@ -7,6 +7,7 @@ declared in the file.
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import threading
@@ -34,7 +35,9 @@ logger = logging.getLogger("spectrace")
 MAX_INTERVAL = 86_400
 """Longest time between two writes, seconds."""
 QUEUE_LIMIT = 65_536
-"""Most steps that may wait for the writing thread; further ones are counted as lost."""
+"""Most steps, and most other records, that may wait for the writing thread; further ones are lost."""
+PATIENCE_SECONDS = 10.0
+"""How long `close` waits while nothing is written; then the disk is taken to be gone."""
 ITEMS_AT_ONCE = 4096
 """Most calls packed in one go."""
 
@@ -80,7 +83,7 @@ class TraceWriter:
         self._interval = flush_interval
         self._queue: deque[Item | Batch] = deque()
         # Each is written by one side only, so that neither needs a lock.
-        self._lost = self._malformed = 0
+        self._lost = self._malformed = self._dropped = 0
         self._declared = {"queue full": 0, "malformed": 0}
         self._given_rows = 0
         self._taken_rows = 0
@@ -95,7 +98,11 @@ class TraceWriter:
         """ISO 8601, as the header says: tells this recording from another of the same name."""
         self._packer = Packer(self.path, header, self._fault, max_bytes=max_bytes, token_text=token_text)
         self._thread = threading.Thread(target=self._work, name="spectrace-writer", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:  # too many threads, or the interpreter is on its way out
+            self._packer.abandon()
+            raise RecorderError(f"{self.path}: recording needs a thread: {error}") from None
         _writers.add(self)
 
     # --- called on the engine's thread ---
@@ -175,12 +182,19 @@ class TraceWriter:
         """Declares steps that were offered and not recorded."""
         self._put(Item("gap", {"lost": lost, "reason": reason}))
 
+    def lose(self, num_rows: int) -> None:
+        """Counts steps as lost for which a recorder has no room while the writing thread is behind."""
+        self._lost += num_rows
+
     def _put(self, item: Item | Batch) -> bool:
         if self._closing:
             return False
         rows = item.num_rows
         if self._given_rows - self._taken_rows > QUEUE_LIMIT:
             self._lost += rows
+            return False
+        if not rows and len(self._queue) > QUEUE_LIMIT:
+            self._dropped += 1
             return False
         self._given_rows += rows
         self._queue.append(item)
@@ -209,9 +223,9 @@ class TraceWriter:
         """
         if self._closing:
             return
-        self._stop()
         try:
-            self._packer.close(end)
+            if self._stop():
+                self._packer.close(end)
         except Exception as error:  # noqa: BLE001  the engine's run is worth more than our end record
             self._fault(f"the trace was not closed: {type(error).__name__}: {error}")
         if self.strict and self.failed is not None:
@@ -219,15 +233,23 @@ class TraceWriter:
 
     def abandon(self) -> None:
         """Closes the file and removes it: nothing worth keeping was written."""
-        if self._closing:
-            return
-        self._stop()
-        self._packer.abandon()
+        if not self._closing and self._stop():
+            self._packer.abandon()
 
-    def _stop(self) -> None:
+    def _stop(self) -> bool:
+        """Ends the writing thread; False where it does not come back, and the file is still its own."""
         self._closing = True
         self._wake()
-        self._thread.join()
+        while self._thread.is_alive():
+            before = self._taken_rows, self._packer.size
+            self._thread.join(PATIENCE_SECONDS)
+            if self._thread.is_alive() and before == (self._taken_rows, self._packer.size):
+                self._fault(
+                    f"nothing could be written for {PATIENCE_SECONDS:g} s; "
+                    "the trace was not closed and its last steps are lost"
+                )
+                return False
+        return True
 
     def _detach(self) -> None:
         self._closing = self._is_detached = True
@@ -290,6 +312,8 @@ class TraceWriter:
         given = {"queue full": self._lost, "malformed": self._malformed}
         new = {reason: number - self._declared[reason] for reason, number in given.items()}
         self._declared = given
+        if self._dropped:
+            self._fault("requests or header facts were not recorded: queue full")
         return [Item("gap", {"lost": n, "reason": reason}) for reason, n in new.items() if n]
 
 
@@ -303,6 +327,14 @@ def _silence_in_child() -> None:
         writer._detach()
 
 
+def _close_at_exit() -> None:
+    """Whoever forgot to close has their last steps written all the same."""
+    for writer in list(_writers):
+        with suppress(RecorderError):  # a strict one has logged it
+            writer.close()
+
+
+atexit.register(_close_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_silence_in_child)
 

@@ -11,9 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from spectrace.analysis.acceptance import METRICS, accept_length, acceptance_rate, per_position
+from spectrace.analysis.acceptance import (
+    METRICS,
+    SIMULATED_NOTE,
+    accept_length,
+    acceptance_rate,
+    is_simulated,
+    per_position,
+)
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
+from spectrace.analysis.diagnosis.conclusion import causes, nothing_found
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
@@ -92,6 +100,8 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
             f"acceptance rate {number(acceptance_rate(counts))}, alpha1 {measured['alpha1']}, over "
             f"{number(counts.proposals)} proposals from {number(measured['prompts'])} prompts."
         )
+        if is_simulated(trace.run):
+            yield Text(SIMULATED_NOTE)
     if found.findings:
         first = found.findings[0]
         yield Text(f"Found, {first.strength.value}: {first.id}. {first.summary}")
@@ -232,6 +242,8 @@ def _positions(counts: Counts) -> Iterator[Block]:
 
 
 def _diagnosis(found: Diagnosis, run: Run) -> Iterator[Block]:
+    if not causes(found):
+        yield Text(nothing_found(found))
     for finding in found.findings[:MAX_FINDINGS]:
         yield Text(f"Found, {finding.strength.value}: {finding.id}. {finding.summary}")
         rows = list(_evidence(finding))
@@ -240,8 +252,6 @@ def _diagnosis(found: Diagnosis, run: Run) -> Iterator[Block]:
         yield Text(f"Next: {finding.advice}")
     if len(found.findings) > MAX_FINDINGS:
         yield Text(f"And {len(found.findings) - MAX_FINDINGS} more findings.")
-    if not found.findings:
-        yield Text("Nothing found.")
     if sentence := what_now(found, run, "TRACE"):
         yield Text(f"Next: {sentence}")
     what_if = [item.summary for item in found.counterfactuals[:MAX_LISTED]]

@@ -31,6 +31,7 @@ def carried(
     whole = found.to_mapping()
     for group in ("findings", "cleared", "not_checked", "counterfactuals"):
         for item in whole[group]:
+            item.pop("witnesses", None)  # worked out anew from the steps that are kept
             if "steps" in item and kept_steps is not None:
                 item["steps"] = [kept_steps[step] for step in item["steps"] if step in kept_steps]
             if "text" not in include:

@@ -10,14 +10,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spectrace.errors import UsageError
+from spectrace.errors import UsageError, ViewerFault
 from spectrace.format.reader import Trace
+from spectrace.format.text import visible
 from spectrace.tui.ending import GRACE, Ending, end_within
 from spectrace.tui.keymap import keymap_path
 from spectrace.tui.loader import Loader
 from spectrace.tui.plain import check_screen
 from spectrace.tui.prepaint import first_screen
-from spectrace.tui.terminal import Terminal, terminal_of
+from spectrace.tui.terminal import Terminal, places_text, terminal_of
 from spectrace.tui.tip import first_tip, tip_path
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def run(
 
     Raises:
         UsageError: this is no terminal that a screen can be drawn on, or there is no such screen.
+        ViewerFault: the viewer ended by a fault of its own.
     """
     if not is_served(os.environ):
         _check_terminal()
@@ -75,6 +77,8 @@ def run(
             viewer.run(mouse=terminal.has_mouse)
     finally:
         ending.close()
+    if viewer.fault:
+        raise ViewerFault(viewer.fault)
 
 
 def starting_row(loader: Loader, *, at: int | None, first: bool = False, follow: bool = False) -> int:
@@ -107,6 +111,7 @@ def screenshot(
     Raises:
         UsageError: there is no such screen.
         OSError: the file cannot be written.
+        ViewerFault: the viewer ended by a fault of its own.
     """
     check_screen(screen)
     from spectrace.tui.viewer import Viewer
@@ -122,6 +127,8 @@ def screenshot(
         viewer.exit()
 
     viewer.run(headless=True, size=size, auto_pilot=draw)
+    if viewer.fault:
+        raise ViewerFault(viewer.fault)
     out.write_text("".join(pictures), encoding="utf-8")
 
 
@@ -154,8 +161,9 @@ def serve(path: Path, options: list[str], *, port: int) -> None:
 def _check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("the viewer needs a terminal; spectrace view --plain prints what it shows")
-    if os.environ.get("TERM", "dumb") in ("dumb", "unknown", ""):
+    if not places_text(os.environ):
+        term = visible(os.environ.get("TERM", "")) or "unset"
         raise UsageError(
-            "this terminal cannot place text (TERM is dumb or unset); "
+            f"this terminal has no screen to draw on (TERM is {term}); "
             "spectrace view --plain and spectrace stats print the same"
         )

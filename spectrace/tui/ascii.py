@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from spectrace.tui.spans import Line, Span
 
-_PLAIN = str.maketrans("─│├└·→…█░▁▂▃▄▅▆▇⟨⟩", "-||`.>~#." + "_.-=+*%<>")
+_PLAIN = str.maketrans("─│├└·→…█░▁▂▃▄▅▆▇⟨⟩‹", "-||`.>~#." + "_.-=+*%<><")
 
 
 def to_ascii(line: Iterable[Span]) -> Line:

@@ -34,10 +34,11 @@ def driver_class(*, is_frugal: bool) -> type[Driver] | None:
     _bear_any_bytes(web_driver)
     if "TEXTUAL_DRIVER" in os.environ:  # A web server speaks for the terminal.
         return ServedDriver
-    if os.name == "posix":
-        from textual.drivers import linux_driver
+    if os.name != "posix":
+        return None
+    from textual.drivers import linux_driver
 
-        _bear_any_bytes(linux_driver)
+    _bear_any_bytes(linux_driver)
     if not is_frugal:
         return None
     from spectrace.tui.frugal import FrugalDriver

@@ -169,6 +169,13 @@ class Hunt:
             self.search = None
         return was_running
 
+    def stop_waiting(self) -> None:
+        """The reader went elsewhere: what is found from now on is counted and leads nowhere."""
+        self._wanted = None
+        if self._walk is not None:
+            self._stop_search()
+            self._walk = None
+
     def words(self, row: int) -> list[str]:
         """What the status row says of filter and search."""
         return [*self._filter_words(row), *self._search_words(row)]

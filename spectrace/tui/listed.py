@@ -35,7 +35,7 @@ class Filter:
         """Steps looked at so far."""
         self.is_stopped = False
         self._loader = loader
-        self._pieces: Iterator[Piece] | None = None
+        self._pieces: Iterator[list[Piece]] | None = None
         self._goal = 0
 
     @property
@@ -54,17 +54,17 @@ class Filter:
         return min(1.0, self.end / self._loader.total) if self._loader.total else 1.0
 
     def advance(self) -> None:
-        """Looks at one more chunk."""
+        """Looks at some more chunks."""
         if self._pieces is None:
             self._goal = self._loader.total
-            self._pieces = self._loader.chunks(self.end)
-        piece = next(self._pieces, None)
-        if piece is None or piece.row >= self._goal:
+            self._pieces = self._loader.chunks_together(self.end)
+        pieces = next(self._pieces, None)
+        if pieces is None or pieces[0].row >= self._goal:
             self.end, self._pieces = self._goal, None
             return
-        rows = self.needle.rows_in(piece)
+        rows = self.needle.rows_in(pieces)
         add_rows(self.rows, rows[(rows >= self.end) & (rows < self._goal)])
-        self.end = min(self._goal, piece.row + piece.chunk.num_rows)
+        self.end = min(self._goal, pieces[-1].row + pieces[-1].chunk.num_rows)
 
 
 def add_rows(rows: array[int], more: Array) -> None:

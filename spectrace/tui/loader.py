@@ -42,6 +42,8 @@ _LOOK_BACK = 4096
 _REQUEST = FIELD_BY_NAME["request"].leaves[0].number
 _EXACT_ROWS = 20_000
 """Up to here the minimap looks at every step; beyond, at the index."""
+_ROWS_TOGETHER = 2048
+"""Steps that are searched in one go, at most, unless one frame has more."""
 _MOST_STATES = 16
 """Steps kept of those that were looked at last: a key asks for the same one several times."""
 
@@ -122,6 +124,10 @@ class Loader:
             found: T = self._kept[name][1]
             return found
 
+    def known(self, name: str) -> tuple[Any, Any] | None:
+        """What `once` made last under a name, and of which state, without waiting; None before."""
+        return self._kept.get(name)
+
     # --- steps ---
 
     def step(self, row: int) -> Step | None:
@@ -197,6 +203,21 @@ class Loader:
                 if chunk is None:
                     break
                 yield Piece(base + chunk.first_row, chunk, part)
+
+    def chunks_together(self, row: int) -> Iterator[list[Piece]]:
+        """The same, as many at a time as are quickly looked at: a live trace has a frame per engine step."""
+        waiting: list[Piece] = []
+        rows = 0
+        for piece in self.chunks(row):
+            if waiting and (
+                rows + piece.chunk.num_rows > _ROWS_TOGETHER or piece.part is not waiting[0].part
+            ):
+                yield waiting
+                waiting, rows = [], 0
+            waiting.append(piece)
+            rows += piece.chunk.num_rows
+        if waiting:
+            yield waiting
 
     def request_name(self, piece: Piece, number: int) -> str:
         """Name of the request that has a number in the file of a piece."""

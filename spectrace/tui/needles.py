@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -13,6 +14,8 @@ import numpy as np
 from spectrace.analysis.where import NAMES, Where, near_fields, parse_where
 from spectrace.format.columns import Array, Column
 from spectrace.format.fields import LEAF_BY_PATH
+from spectrace.format.joining import joined_columns
+from spectrace.format.tracefile import TraceFile
 from spectrace.tui.loader import Loader, Piece
 
 _SEARCHED = ("proposal_ids", "emitted_ids")
@@ -38,8 +41,8 @@ class Needle(Protocol):
     text: str
     """As it was typed."""
 
-    def rows_in(self, piece: Piece) -> Array:
-        """Numbers of the steps that match, ascending."""
+    def rows_in(self, pieces: Sequence[Piece]) -> Array:
+        """Numbers of the steps that match, ascending; the pieces follow each other in one file."""
 
 
 def needle_for(text: str, loader: Loader) -> Needle:
@@ -65,16 +68,17 @@ class ExpressionNeedle:
         self._unseen = set(where.fields)
         """Fields that no step had so far."""
 
-    def rows_in(self, piece: Piece) -> Array:
+    def rows_in(self, pieces: Sequence[Piece]) -> Array:
         """Numbers of the steps that match, ascending."""
         found = []
-        for row in range(piece.chunk.num_rows):
-            step = piece.chunk.step(row)
-            if self._unseen:
-                self._unseen = {name for name in self._unseen if getattr(step, name) is None}
-            if self._matches(step):
-                found.append(row)
-        return np.array(found, np.int64) + piece.row
+        for piece in pieces:
+            for row in range(piece.chunk.num_rows):
+                step = piece.chunk.step(row)
+                if self._unseen:
+                    self._unseen = {name for name in self._unseen if getattr(step, name) is None}
+                if self._matches(step):
+                    found.append(piece.row + row)
+        return np.array(found, np.int64)
 
     def missing_words(self) -> str:
         """Which field no step had, for an expression that matched nothing; "" where all were met."""
@@ -92,10 +96,9 @@ class AllBut:
         self.text = f"!{needle.text}"
         self._needle = needle
 
-    def rows_in(self, piece: Piece) -> Array:
+    def rows_in(self, pieces: Sequence[Piece]) -> Array:
         """Numbers of the steps that match, ascending."""
-        every = np.arange(piece.row, piece.row + piece.chunk.num_rows)
-        return np.setdiff1d(every, self._needle.rows_in(piece), assume_unique=True)
+        return np.setdiff1d(_rows_of(pieces), self._needle.rows_in(pieces), assume_unique=True)
 
 
 class Within:
@@ -106,9 +109,9 @@ class Within:
         self.wanted = needle
         self._needles = needle, among
 
-    def rows_in(self, piece: Piece) -> Array:
+    def rows_in(self, pieces: Sequence[Piece]) -> Array:
         """Numbers of the steps that match, ascending."""
-        first, second = (needle.rows_in(piece) for needle in self._needles)
+        first, second = (needle.rows_in(pieces) for needle in self._needles)
         return np.intersect1d(first, second, assume_unique=True)
 
 
@@ -132,25 +135,26 @@ class TextNeedle:
         self._id = typed if self._is_text else only_id
         self._known = np.zeros(0, np.bool_)
         self._matches = np.zeros(0, np.bool_)
-        self._requests: dict[str, bool] = {}
+        self._requests: dict[TraceFile, dict[int, bool]] = {}
+        """Which requests match, by their numbers in each file."""
 
-    def rows_in(self, piece: Piece) -> Array:
+    def rows_in(self, pieces: Sequence[Piece]) -> Array:
         """Numbers of the steps that match, ascending."""
-        found = np.zeros(piece.chunk.num_rows, np.bool_)
-        columns = piece.chunk.columns(*_NUMBERS)
+        found = np.zeros(sum(piece.chunk.num_rows for piece in pieces), np.bool_)
+        columns = joined_columns([piece.chunk for piece in pieces], _NUMBERS)
         for path in _SEARCHED:
             if path in columns:
                 self._mark(columns[path], found)
         if "request" in columns and self._is_text:
-            self._mark_requests(columns["request"], piece, found)
-        return found.nonzero()[0] + piece.row
+            self._mark_requests(columns["request"], pieces[0], found)
+        return _rows_of(pieces)[found] if found.any() else np.zeros(0, np.int64)
 
     def _mark_requests(self, column: Column, piece: Piece, found: Array) -> None:
-        for number in np.unique(column.values).tolist():
-            name = self._loader.request_name(piece, number)
-            if name not in self._requests:
-                self._requests[name] = self._is_in(name)
-            if self._requests[name]:
+        known = self._requests.setdefault(piece.part, {})
+        for number in set(column.values.tolist()):
+            if number not in known:
+                known[number] = self._is_in(self._loader.request_name(piece, number))
+            if known[number]:
                 rows = np.arange(len(found)) if column.present is None else column.present.nonzero()[0]
                 found[rows[column.values == number]] = True
 
@@ -189,3 +193,8 @@ class TextNeedle:
 
     def _is_in(self, text: str) -> bool:
         return self.text in (text.lower() if self._fold else text)
+
+
+def _rows_of(pieces: Sequence[Piece]) -> Array:
+    """Number of every step in some pieces."""
+    return np.concatenate([np.arange(piece.row, piece.row + piece.chunk.num_rows) for piece in pieces])

@@ -94,21 +94,50 @@ class Painted:
         span = _longest_run([y for y, row in wanted.items() if self._rows[y] != row])
         if len(span) < _FEWEST_MOVED or any(_UNKNOWN in wanted[y] for y in span):
             return ""
-        top, bottom = span[0], span[-1]
         places: dict[tuple[Cell, ...], int] = {}
         for y in span:
             shown = self._rows[y]
             if shown is not None and any(cell != _BLANK for cell in shown):
                 places.setdefault(tuple(shown), y)
-        moves = Counter(places[key] - y for y in span if (key := tuple(wanted[y])) in places)
-        shift, votes = moves.most_common(1)[0] if moves else (0, 0)
+        moved = {y: places[key] - y for y in span if (key := tuple(wanted[y])) in places}
+        shift, votes = Counter(moved.values()).most_common(1)[0] if moved else (0, 0)
         if shift == 0 or votes < max(_FEWEST_MOVED, len(span) // 3):
             return ""
+        top, bottom = self._moved_region(wanted, span, [y for y, by in moved.items() if by == shift], shift)
         old = self._rows[top : bottom + 1]
         blank: list[list[Cell] | None] = [[_BLANK] * self._width for _ in range(abs(shift))]
         self._rows[top : bottom + 1] = [*old[shift:], *blank] if shift > 0 else [*blank, *old[:shift]]
-        move = f"\x1b[{shift}S" if shift > 0 else f"\x1b[{-shift}T"
+        # Lines deleted or inserted at the top of a region, not SU and SD, which the Linux console lacks.
+        move = f"\x1b[{top + 1}H\x1b[{shift}M" if shift > 0 else f"\x1b[{top + 1}H\x1b[{-shift}L"
         return f"\x1b[m\x1b[{top + 1};{bottom + 1}r{move}\x1b[r"
+
+    def _moved_region(
+        self, wanted: dict[int, list[Cell]], span: Sequence[int], moved: Sequence[int], shift: int
+    ) -> tuple[int, int]:
+        """First and last row of what moves: rows that only moved, and those beside them that hardly changed.
+
+        A pane below a list changes with every row, but does not move: scrolled along, it would be blank and
+        sent whole.
+        """
+        inside = range(span[0], span[-1] + 1)
+        top, bottom = min(moved), max(moved)
+        while bottom + 1 in inside and bottom + 1 + shift in inside:
+            if not _is_alike(wanted[bottom + 1], self._rows[bottom + 1 + shift]):
+                break
+            bottom += 1
+        while top - 1 in inside and top - 1 + shift in inside:
+            if not _is_alike(wanted[top - 1], self._rows[top - 1 + shift]):
+                break
+            top -= 1
+        return min(top, top + shift), max(bottom, bottom + shift)
+
+
+def _is_alike(row: list[Cell], shown: list[Cell] | None) -> bool:
+    """Whether most of what a row has stands in another."""
+    if shown is None:
+        return False
+    drawn = [cell == there for cell, there in zip(row, shown) if cell != _BLANK]
+    return 2 * sum(drawn) > len(drawn)
 
 
 def _longest_run(numbers: Sequence[int]) -> list[int]:
@@ -132,7 +161,8 @@ def _cells(text: str) -> list[Cell] | None:
         if at % 2:
             style = _style(style, part)
         elif part.isascii():
-            cells.extend([(character, style) for character in part])
+            blank = (" ", _style_of_blank(style))
+            cells.extend([blank if character == " " else (character, style) for character in part])
         elif not _add_wide(cells, part, style):
             return None
     return cells
@@ -143,7 +173,9 @@ def _add_wide(cells: list[Cell], text: str, style: str) -> bool:
     before = len(cells)
     for character in text:
         width = get_character_cell_size(character)
-        if width:
+        if character == " ":
+            cells.append((" ", _style_of_blank(style)))
+        elif width:
             cells.extend([(character, style), ("", style)][:width])
         elif len(cells) > before and cells[-1][0]:
             # A combining mark shares the cell of what it stands on.
@@ -175,6 +207,15 @@ def _style(before: str, parameters: str) -> str:
     return ":".join(units)
 
 
+@lru_cache(maxsize=4096)
+def _style_of_blank(style: str) -> str:
+    """What of a style is seen where nothing stands: lines and the colour behind, in reverse all of it."""
+    units = style.split(":") if style else []
+    if "7" in units:
+        return style
+    return ":".join(u for u in units if u in ("4", "9") or _colour_set_by(u.split(";")[0]) == "back")
+
+
 def _colour_set_by(code: str) -> str | None:
     """Which colour an SGR code sets, None for what is not a colour."""
     return "under" if code in ("58", "59") else _COLOURS.get(code[:-1])
@@ -189,7 +230,12 @@ def _repaint(y: int, shown: list[Cell] | None, row: list[Cell]) -> str:
     while end and row[end - 1] == _BLANK:
         end -= 1
     stretches = _changes(shown, row, end)
-    out = [f"\x1b[{y + 1};{a + 1}H{_styled(row[a:b])}" for a, b in stretches]
+    out: list[str] = []
+    style = ""
+    for a, b in stretches:
+        out.append(f"\x1b[{a + 1}G" if out else f"\x1b[{y + 1};{a + 1}H")
+        style = _add_styled(out, row[a:b], style)
+    out.append("\x1b[m" if style else "")
     if shown[end:] != row[end:]:
         is_there = stretches and stretches[-1][1] == end
         out.append("\x1b[K" if is_there else f"\x1b[{y + 1};{end + 1}H\x1b[K")
@@ -215,16 +261,12 @@ def _changes(shown: list[Cell], row: list[Cell], end: int) -> list[tuple[int, in
     return stretches
 
 
-def _styled(cells: Sequence[Cell]) -> str:
-    """Cells as bytes; the style is the default before and after."""
-    out: list[str] = []
-    style = ""
+def _add_styled(out: list[str], cells: Sequence[Cell], style: str) -> str:
+    """Adds cells as bytes to those that left a style in force; the style that these leave."""
     for character, wanted in cells:
-        if wanted != style:
+        if wanted != style and not (character == " " and wanted == _style_of_blank(style)):
             codes = wanted.replace(":", ";")
             out.append(f"\x1b[0;{codes}m" if codes and style else f"\x1b[{codes}m")
             style = wanted
         out.append(character)
-    if style:
-        out.append("\x1b[m")
-    return "".join(out)
+    return style

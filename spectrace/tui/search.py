@@ -71,7 +71,7 @@ class Search:
         return min(1.0, seen / self.total) if self.total else 1.0
 
     def advance(self) -> None:
-        """Looks at one more chunk."""
+        """Looks at some more chunks."""
         if next(self._scan, "end") == "end":
             self.is_done = True
 
@@ -112,18 +112,18 @@ class Search:
         return [(matches if is_read else (), is_read) for matches, is_read in pieces]
 
     def _scanned(self, loader: Loader) -> Iterator[None]:
-        for piece in loader.chunks(self.origin):
-            rows = self.needle.rows_in(piece)
+        for pieces in loader.chunks_together(self.origin):
+            rows = self.needle.rows_in(pieces)
             add_rows(self._ahead, rows[(rows >= self.origin) & (rows < self.total)])
-            self._ahead_end = min(self.total, piece.row + piece.chunk.num_rows)
+            self._ahead_end = min(self.total, pieces[-1].row + pieces[-1].chunk.num_rows)
             yield
         self._ahead_end = self.total
-        for piece in loader.chunks(0):
-            if piece.row >= self.origin:
+        for pieces in loader.chunks_together(0):
+            if pieces[0].row >= self.origin:
                 break
-            rows = self.needle.rows_in(piece)
+            rows = self.needle.rows_in(pieces)
             add_rows(self._around, rows[rows < self.origin])
-            self._around_end = min(self.origin, piece.row + piece.chunk.num_rows)
+            self._around_end = min(self.origin, pieces[-1].row + pieces[-1].chunk.num_rows)
             yield
         self._around_end = self.origin
 

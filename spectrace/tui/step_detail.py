@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from spectrace.analysis.rejection import NodeState, item
+from spectrace.analysis.rejection import NodeState, Status, item
 from spectrace.format.records import Step, Tap
 from spectrace.format.text import visible
 from spectrace.tui.cells import cell_number, cell_whole
@@ -27,6 +27,7 @@ def detail_lines(
     position: int = 0,
     width: int = 80,
     height: int = 10,
+    wrong: Sequence[str] = (),
 ) -> list[Line]:
     """The detail pane.
 
@@ -38,25 +39,28 @@ def detail_lines(
         position: index into `states` under the cursor.
         width: cells.
         height: lines; the table of tokens scrolls around the cursor when there are more.
+        wrong: what findings say of the step.
 
     Returns:
         At most `height` lines of at most `width` cells.
     """
     if step is None:
         return damaged_lines(row, width)[:height]
+    above = [*wrong_lines(wrong[:2]), table_head(token_cells(width))]
     below = [line for line in _below(step, states, names, position) if line]
-    token = token_cells(width)
-    room = max(height - 2 - len(below), min(4, len(states)))
-    shown = [
-        node_line(step, states[index], names, token, is_cursor=index == position)
-        for index in _window(len(states), position, room)
-    ]
-    if width < 100:
-        # The mark beside the position says the same as the words at the end.
-        shown = [line[:-1] for line in shown]
+    room = max(height - 1 - len(above) - len(below), min(4, len(states)))
+    places = _window(len(states), position, room)
+    table = [node_line(step, states[index], names, width, is_cursor=index == position) for index in places]
     # What is cut off at the end of a small pane is the least: what was committed stands in the table too.
-    lines = [rule(title_of(row, step), width), table_head(token), *shown, *below]
-    return [clip_line(line, width) for line in lines[: max(height, 1)]]
+    body = [*above, *table, *below]
+    is_whole = len(places) == len(states) and len(body) < height
+    title = rule(title_of(row, step), width, end="" if is_whole else "more: Enter")
+    return [clip_line(line, width) for line in [title, *body][: max(height, 1)]]
+
+
+def wrong_lines(wrong: Sequence[str]) -> list[Line]:
+    """What findings say of a step."""
+    return [[Span(f"! {words}", "warning")] for words in wrong]
 
 
 def damaged_lines(row: int, width: int) -> list[Line]:
@@ -79,10 +83,12 @@ def first_position(states: Sequence[NodeState]) -> int:
     return next(refused, 0)
 
 
-def rule(title: str, width: int) -> Line:
-    """A heading over the whole width."""
-    start = f"── {title} "
-    return [Span(clip(start, width), "strong"), Span("─" * (width - width_of([Span(start)])), "dim")]
+def rule(title: str, width: int, *, end: str = "") -> Line:
+    """A heading over the whole width, with a word at its end."""
+    last = f" {end} ──" if end and width > 2 * len(end) + 8 else ""
+    start = clip(f"── {title} ", width - len(last))
+    dashes = "─" * (width - len(last) - width_of([Span(start)]))
+    return [Span(start, "strong"), Span(dashes, "dim"), Span(last, "strong")]
 
 
 def title_of(row: int, step: Step) -> str:
@@ -117,8 +123,9 @@ def table_head(token: int) -> Line:
     return [Span("".join(cells), "dim")]
 
 
-def node_line(step: Step, state: NodeState, names: Names, token: int, *, is_cursor: bool) -> Line:
-    """One token of the proposal, or the target's own."""
+def node_line(step: Step, state: NodeState, names: Names, width: int, *, is_cursor: bool) -> Line:
+    """One token of the proposal, or the target's own; in a narrow place its mark stands for the words."""
+    token = token_cells(width)
     role = TOKEN_ROLES[state.status]
     rest: Role = "dim" if state.status == "not_reached" else "plain"
     is_own = state.status in ("bonus", "target")
@@ -138,7 +145,7 @@ def node_line(step: Step, state: NodeState, names: Names, token: int, *, is_curs
         Span(right("" if is_own else cell_number(item(step.target_logprobs, state.index)), 7), rest),
         Span(right("" if is_own else cell_whole(item(step.target_ranks, state.index)), 5), rest),
         Span(right(cell_number(item(step.target_gaps, slot), 2), 6), rest),
-        Span("  " + _status_words(state, names), role if state.status != "rejected" else "strong"),
+        Span(_status_words(state, names, width), role if state.status != "rejected" else "strong"),
     ]
 
 
@@ -148,18 +155,26 @@ def _pick_role(state: NodeState) -> Role:
     return "wanted" if state.status == "rejected" else "plain"
 
 
-def _status_words(state: NodeState, names: Names) -> str:
-    words = {
-        "accepted": "accepted",
-        "rejected": "rejected",
-        "passed_over": "a sibling was accepted",
-        "not_reached": "not reached",
-        "bonus": "bonus: the target's own",
-        "target": "the target's own",
-    }[state.status]
+_STATUS_WORDS: dict[Status, tuple[str, str]] = {
+    "accepted": ("accepted", "accepted"),
+    "rejected": ("rejected", "rejected"),
+    "passed_over": ("a sibling was accepted", "passed over"),
+    "not_reached": ("not reached", "not reached"),
+    "bonus": ("bonus: the target's own", "bonus"),
+    "target": ("the target's own", "target's own"),
+}
+"""What became of a token, and the same in 12 cells."""
+
+
+def _status_words(state: NodeState, names: Names, width: int) -> str:
+    if width < 100:
+        return ""
+    long, short = _STATUS_WORDS[state.status]
+    if width < 112:
+        return f"  {short}"
     if state.wanted_id is not None and state.wanted_id != state.pick_id:
-        return f"{words}, committed {quoted(state.wanted_id, names)}"
-    return words
+        return f"  {long}, committed {quoted(state.wanted_id, names)}"
+    return f"  {long}"
 
 
 def _window(length: int, position: int, room: int) -> range:

@@ -96,6 +96,7 @@ def step_line(
     *,
     view: TokenView = "text",
     is_cursor: bool = False,
+    is_named: bool = False,
 ) -> Line:
     """The line of one step.
 
@@ -107,9 +108,11 @@ def step_line(
         columns: layout.
         view: tokens as text, ids or both.
         is_cursor: the cursor stands here.
+        is_named: a finding names the step.
     """
     line = [
-        Span("> " if is_cursor else "  ", "strong"),
+        Span(">" if is_cursor else " ", "strong"),
+        Span("!" if is_named else " ", "warning"),
         Span(right(f"{row:,}", columns.row), "cursor" if is_cursor else "plain"),
     ]
     if step is None:
@@ -167,7 +170,7 @@ def _marks(step: Step) -> list[str]:
 def _fitted(
     states: Sequence[NodeState], spans: Callable[[NodeState], Line], marks: Sequence[str], width: int
 ) -> Line:
-    """Tokens side by side; where they do not fit, accepted ones go first, since the refusal matters.
+    """Tokens side by side; where they do not fit, the first ones go first, since the refusal matters.
 
     Only what is shown is laid out: a made-up step may hold any number of tokens.
     """
@@ -179,7 +182,7 @@ def _fitted(
             break
         if used + len(_hidden(index)) <= width:
             first = index
-    line: Line = [Span(_hidden(first), "accepted")] if first else []
+    line: Line = [Span(_hidden(first), "dim")] if first else []
     used = width_of(line)
     for index in range(first, len(states)):
         piece = [*([Span(" ")] if index > first else []), *spans(states[index])]
@@ -193,7 +196,8 @@ def _fitted(
 
 
 def _hidden(count: int) -> str:
-    return f"={count}… " if count else ""
+    """So many tokens stand left of those that are shown, whatever became of them."""
+    return f"‹{count} " if count else ""
 
 
 def _milliseconds(nanoseconds: int | None) -> str:

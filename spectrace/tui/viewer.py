@@ -10,6 +10,8 @@ from threading import Event
 from time import monotonic
 from typing import Any, cast
 
+from rich.console import RenderableType
+from rich.traceback import Traceback
 from textual import events, work
 from textual.app import App
 from textual.message import Message
@@ -19,7 +21,8 @@ from spectrace.format.text import visible
 from spectrace.tui.background import Background, Outcome
 from spectrace.tui.drivers import driver_class
 from spectrace.tui.ending import Ending
-from spectrace.tui.findings import Findings, find
+from spectrace.tui.fault import fault_lines
+from spectrace.tui.findings import Findings, find, known_findings
 from spectrace.tui.keymap import keymap_path, own_keys
 from spectrace.tui.keys import by_key, every_key
 from spectrace.tui.listed import Filter
@@ -27,7 +30,7 @@ from spectrace.tui.loader import Loader
 from spectrace.tui.messages import DiagnosisMade, RequestsCounted, TaskAdvanced, TraceGrew
 from spectrace.tui.pages import PAGES
 from spectrace.tui.pages.own import fields_page, help_page
-from spectrace.tui.pages.page import Page
+from spectrace.tui.pages.page import Page, PageLine
 from spectrace.tui.prepaint import FirstPaint
 from spectrace.tui.screens.asking import AskingScreen
 from spectrace.tui.screens.copying import CopyScreen
@@ -79,6 +82,8 @@ class Viewer(App[None]):
         # Before App.__init__: the driver is made there and takes the first paint over.
         self.first_paint = first_paint
         self._ending = ending
+        self.fault: list[str] = []
+        """What went wrong in the viewer itself."""
         self.is_drawn = False
         """The screen has its lines; before that the first paint stays."""
         # `ansi_color` has to be known at construction: with NO_COLOR Textual else draws greys.
@@ -99,7 +104,8 @@ class Viewer(App[None]):
         """What was typed at each prompt."""
         self.gathered: dict[str, tuple[int, Any]] = {}
         """Page -> length of the trace and facts, for pages that do not follow the cursor."""
-        self.findings: Findings | None = None
+        self.steps: StepsScreen
+        """The main screen. Kept, since threads ask for it when Textual's stack of screens is gone."""
         self._diagnosing = Background()
         self._at = at
         self._first_screen = screen
@@ -114,12 +120,8 @@ class Viewer(App[None]):
     def get_default_screen(self) -> StepsScreen:
         """The main screen."""
         word = self.complaint or self._word
-        return StepsScreen(self.loader, at=self._at, scrolls_by_line=self._is_frugal, word=word)
-
-    @property
-    def steps(self) -> StepsScreen:
-        """The main screen."""
-        return cast("StepsScreen", self.screen_stack[0])
+        self.steps = StepsScreen(self.loader, at=self._at, scrolls_by_line=self._is_frugal, word=word)
+        return self.steps
 
     def on_mount(self) -> None:
         """Ends in order when the terminal goes away or the process is asked to; draws anew after fg."""
@@ -134,8 +136,13 @@ class Viewer(App[None]):
         loop = asyncio.get_running_loop()
         self._ending.hand_over(partial(loop.call_soon_threadsafe, self.exit))
 
-    def on_ready(self) -> None:
-        """Follows from the start, and opens a screen, when asked to."""
+    def begin(self) -> None:
+        """The steps have their lines: follows, and opens a screen, when asked to.
+
+        Not before: what a screen draws while the first paint still stands would be held back for good.
+        """
+        self.is_drawn = True
+        self.steps.refresh()
         if self._follow:
             self.call_next(self.steps.action_follow)
         if self._first_screen == "help":
@@ -158,25 +165,46 @@ class Viewer(App[None]):
         """Hands a key to the screen on top."""
         await cast("KeyScreen", self.screen).take_key(event)
 
+    # --- faults ---
+
+    def _fatal_error(self) -> None:
+        # As Textual's, without the values of variables: they are texts of the trace.
+        self.panic(Traceback())
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """Ends because of a fault of the viewer's own, which `run` tells when the screen is given back."""
+        self.fault = self.fault or fault_lines(renderables)
+        self._return_code = 1
+        self._close_messages_no_wait()
+
     # --- screens ---
 
-    def open_page(self, name: str) -> bool:
-        """Shows a page above the list of steps; False where there is none of this name."""
+    def open_page(self, name: str, word: str = "") -> bool:
+        """Shows a page above the list of steps, with a word; False where there is none of this name."""
         page = self.pages.get(name)
         if page is None:
             return False
         if not (isinstance(self.screen, PageScreen) and self.screen.page is page):
             row = self.steps.row
             self.show_steps()
-            self.push_screen(PageScreen(page, row, scrolls_by_line=self._is_frugal))
+            self.push_screen(PageScreen(page, row, scrolls_by_line=self._is_frugal, word=word))
         return True
 
-    def show_steps(self, row: int | None = None, position: int | None = None) -> None:
-        """Shows the list of steps, at a step when one is given."""
+    def open_place(self, line: PageLine) -> None:
+        """Goes where a line of a page leads: to its step, and there to a page."""
+        self.show_steps()
+        if line.row is not None and not self.steps.listed.holds(line.row):
+            self.steps.say(f"step {line.row:,} is not listed: u undoes the filter")
+            return
+        if line.row is not None:
+            self.steps.jump_to(line.row, line.word, position=line.position)
+        if line.page:
+            self.open_page(line.page, line.word)
+
+    def show_steps(self) -> None:
+        """Shows the list of steps."""
         while len(self.screen_stack) > 1:
             self.close_screen()
-        if row is not None:
-            self.steps.jump_to(row, position=position)
 
     def close_screen(self) -> AskingScreen:
         """Goes back; the screen that was below."""
@@ -220,7 +248,7 @@ class Viewer(App[None]):
     async def settled(self) -> None:
         """Waits until nothing more is coming, for a picture of the screen."""
         await self.workers.wait_for_complete()
-        while isinstance(self.screen, PageScreen) and self.screen.is_reading:
+        while not self.is_drawn or (isinstance(self.screen, PageScreen) and self.screen.is_reading):
             await asyncio.sleep(0.01)
         await asyncio.sleep(DETAIL_DELAY)
 
@@ -244,7 +272,7 @@ class Viewer(App[None]):
     def count_requests(self) -> None:
         """Counts the requests, which in a long trace takes longer than the first paint."""
         self.loader.count_requests()
-        self.screen_stack[0].post_message(RequestsCounted())
+        self.steps.post_message(RequestsCounted())
 
     # --- searching ---
 
@@ -265,22 +293,26 @@ class Viewer(App[None]):
 
     def _run_to_end(self, task: Task) -> None:
         worker = get_current_worker()
-        screen = self.screen_stack[0]
         told, had = monotonic(), task.has_found
         while not task.is_done and not worker.is_cancelled:
             task.advance()
             is_first = not had and task.has_found
             if is_first or monotonic() - told >= _PROGRESS_INTERVAL:
                 told, had = monotonic(), task.has_found
-                screen.post_message(TaskAdvanced(task))
+                self.steps.post_message(TaskAdvanced(task))
         if not worker.is_cancelled:
-            screen.post_message(TaskAdvanced(task))
+            self.steps.post_message(TaskAdvanced(task))
 
     def stop_search(self) -> None:
         """Stops the search in the background."""
         self.workers.cancel_group(self, "search")
 
     # --- diagnosis ---
+
+    @property
+    def findings(self) -> Findings | None:
+        """What was found, as soon as a screen has asked for it."""
+        return known_findings(self.loader)
 
     def diagnose(self) -> None:
         """Asks every rule, on a thread; the screen is told."""
@@ -291,7 +323,6 @@ class Viewer(App[None]):
         self._diagnosing.stop()
 
     def _diagnosed(self, outcome: Outcome) -> None:
-        self.findings = outcome.value
         self.tell(self.steps, DiagnosisMade(outcome.value, outcome.error))
 
     # --- following ---
@@ -311,13 +342,12 @@ class Viewer(App[None]):
     @work(thread=True, exclusive=True, group="follow")
     def _look_for_steps(self) -> None:
         state = ""
-        screen = self.screen_stack[0]
         worker = get_current_worker()
         while not worker.is_cancelled and not self._stop_following.is_set():
             found = self.loader.refresh()
             before, state = state, self.loader.state
             if found or state != before:
-                screen.post_message(TraceGrew())
+                self.steps.post_message(TraceGrew())
             if state == "closed":
                 self.is_following = False
                 return

@@ -60,6 +60,8 @@ def test_nothing_found_is_exit_code_0_too(run: Run, trace: Path) -> None:
     """A trace in order is told so, and what could not be checked is listed."""
     outcome = run("diagnose", trace)
     assert outcome.code == 0
+    assert "Nothing found. That is no proof of health: " in outcome.out
+    assert " cleared, " in outcome.out
     assert "hint: workload/too-small" in outcome.out
     assert "could not be checked:" in outcome.out
 
@@ -90,7 +92,7 @@ def weak(path: Path, accepted: int, **header: Any) -> Path:
             ["--control self-draft"],
         ),
         ({"method": "draft_model"}, 36, []),
-        ({"method": "ngram"}, 2, []),
+        ({"method": "ngram"}, 2, ["2 of 40 times", "texts that repeat themselves"]),
     ],
 )
 def test_nothing_found_of_a_weak_draft_says_what_to_do(
@@ -160,6 +162,7 @@ def test_every_sample_fits_one_screen(run: Run, path: Path, monkeypatch: pytest.
     assert cleared
     assert others
     assert not set(cleared.split(", ")) & set(others.split(", "))
+    assert "/" not in cleared + others, "an id where words belong"
 
 
 def test_full_says_of_every_cause_why(run: Run, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from spectrace.cli.arguments import old_kept, written_whole
+from spectrace.cli.arguments import written_whole
 from spectrace.errors import RecorderError
+from spectrace.format.replacing import old_kept
 from spectrace.testing import write_trace
 from tests.format.hostile import CASES, frame, good, head, required
 

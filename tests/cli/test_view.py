@@ -64,7 +64,7 @@ def test_without_a_terminal_the_summary_is_printed(trace: Path, run: Run) -> Non
     assert "spectrace steps" in found.err
 
 
-@pytest.mark.parametrize("term", ["", "dumb", "unknown"])
+@pytest.mark.parametrize("term", ["", "dumb", "unknown", "vt100"])
 def test_a_terminal_that_cannot_place_text_is_none(monkeypatch: pytest.MonkeyPatch, term: str) -> None:
     """An Emacs shell or a CI log is a terminal by name only."""
     monkeypatch.setenv("TERM", term)

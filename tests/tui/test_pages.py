@@ -121,7 +121,7 @@ async def test_enter_goes_to_the_step_and_token_of_a_line(trace: Path) -> None:
         await driven.press("ctrl+o")
         assert driven.steps.row == 50
         await driven.type(":all\rg\r")
-        assert "no step belongs to this line" in driven.text
+        assert "this line leads nowhere: line 2 does (2g)" in driven.text
 
 
 async def test_lines_are_moved_in_and_searched(trace: Path) -> None:

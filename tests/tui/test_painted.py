@@ -52,7 +52,7 @@ def check(frames: Sequence[str]) -> tuple[int, int]:
         sent += len(reduced)
         plain.feed(frame)
         frugal.feed(reduced)
-        assert frugal.cells == plain.cells
+        assert frugal.seen == plain.seen
         assert (frugal.y, frugal.x) == (plain.y, plain.x)
     return sent, sum(map(len, frames))
 
@@ -85,8 +85,36 @@ def test_a_scroll_by_one_sends_one_row() -> None:
     painted.resize(WIDTH, HEIGHT)
     painted.reduce(frame_of(dict(enumerate(rows[:10])), is_filled=True))
     sent = painted.reduce(frame_of(dict(enumerate(rows[1:11])), is_filled=True))
-    assert "\x1b[1S" in sent
+    assert "\x1b[1M" in sent
     assert len(sent) < 60
+
+
+def test_a_pane_below_a_scrolled_list_is_sent_where_it_changed() -> None:
+    """It changes with the list but does not move with it; a cursor's row moves although its mark changed."""
+
+    def frame(top: int) -> str:
+        rows = [("  ", f"row {n:>3} text") for n in range(top, top + 8)]
+        rows[7] = ("> ", rows[7][1])
+        pane = [("", "-" * 20 + f" {top:>3} " + "-" * 5), ("", f"detail {top}"), ("", "same")]
+        return frame_of({y: (("", a + b),) for y, (a, b) in enumerate([*rows, *pane])}, is_filled=True)
+
+    painted = Painted()
+    painted.resize(WIDTH, HEIGHT)
+    painted.reduce(frame(100))
+    sent = painted.reduce(frame(101))
+    assert "\x1b[1;8r\x1b[1H\x1b[1M" in sent
+    assert "--" not in sent
+    assert sent.count("text") == 1
+    check([frame(top) for top in (100, 101, 103, 102, 110, 100)])
+
+
+def test_blanks_within_a_row_cost_a_jump_and_no_style() -> None:
+    """A dim row of a table is sent as its words."""
+    painted = Painted()
+    painted.resize(WIDTH, HEIGHT)
+    painted.reduce(frame_of({0: (("32", "one" + " " * 20 + "two"),)}, is_filled=True))
+    sent = painted.reduce(frame_of({0: (("2", "six" + " " * 20 + "ten"),)}, is_filled=True))
+    assert sent == "\x1b[1;1H\x1b[2msix\x1b[24Gten\x1b[m\x1b[1;1H"
 
 
 def test_the_same_frame_again_sends_nothing() -> None:

@@ -28,8 +28,19 @@ def loader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loader]:
             writer.step(made_step(row))
             if row % 7 == 6:
                 writer.flush()
-    with spectrace.open(path) as trace:
+    with spectrace.open(path) as trace, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spectrace.tui.loader._ROWS_TOGETHER", 15)
         yield Loader(trace)
+
+
+@pytest.mark.parametrize("row", [0, 77, ROWS - 1])
+def test_chunks_are_read_together_but_not_too_many(loader: Loader, row: int) -> None:
+    """Two frames of seven rows at a time, and every frame once."""
+    together = list(loader.chunks_together(row))
+    assert [piece.row for pieces in together for piece in pieces] == [
+        piece.row for piece in loader.chunks(row)
+    ]
+    assert {len(pieces) for pieces in together[:-1]} <= {2}
 
 
 def matches(loader: Loader, text: str) -> list[int]:

@@ -95,6 +95,18 @@ def test_a_burst_before_the_first_paint_is_obeyed(trace: Path) -> None:
         session.until("step 204/300", "── step 204 ")
 
 
+@pytest.mark.parametrize("screen", ["overview", "vocabulary", "tree", "requests", "help"])
+def test_the_screen_to_begin_with_is_drawn(trace: Path, screen: str) -> None:
+    """It comes while the first paint stands, replaces it, and is all there again after Ctrl-L."""
+    title = rf"\A {screen.capitalize()}\b"
+    with Session(trace, f"--screen={screen}") as session:
+        found = re.search(r"line ([0-9]+)/", "\n".join(session.until(title, r"line [0-9]+/")))
+        assert found
+        session.send("\x0cj")
+        drawn = session.until(title, rf"line {int(found[1]) + 1}/")
+    assert sum(line.strip() != "" for line in drawn) > 3
+
+
 def test_no_mouse_is_asked_for_over_ssh(trace: Path) -> None:
     """The terminal's own selection keeps working."""
     with Session(trace) as session:
@@ -119,7 +131,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(trace: Path, number: signal.Sign
         assert "\x1b[?25h" in end
 
 
-@pytest.mark.parametrize("term", ["dumb", ""])
+@pytest.mark.parametrize("term", ["dumb", "", "vt100"])
 def test_a_terminal_that_cannot_place_text_is_refused_in_words(trace: Path, term: str) -> None:
     """No screen is drawn; the sentence says what to type instead."""
     with Session(trace, environ={"TERM": term}, size=(200, 24)) as session:

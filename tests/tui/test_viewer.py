@@ -179,6 +179,39 @@ async def test_a_burst_of_keys_is_obeyed_in_its_order(trace: Path) -> None:
         assert driven.app.is_running
 
 
+async def test_a_match_found_late_does_not_pull_the_reader_back(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Keys behind a search that takes long go where they lead; the matches are counted all the same."""
+    monkeypatch.setattr("spectrace.tui.hunt.PATIENCE", -1.0)
+    async with viewing(trace) as driven:
+        await driven.type("/req-042\rnnf")
+        assert driven.steps.row == 0
+        assert "of 10" in driven.text
+        await driven.type("/req-042\r7G")
+        assert driven.steps.row == 7
+        await driven.type("}:5\r")
+        assert driven.steps.row == 5
+        await driven.type("/req-042\rnn")
+        assert driven.steps.row == 422
+
+
+async def test_the_detail_follows_at_once_and_waits_in_a_burst(
+    trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One key shows its step with its own frame; of keys that come fast only the last is shown."""
+    monkeypatch.setattr("spectrace.tui.screens.steps.DETAIL_DELAY", 0.0)
+    async with viewing(trace) as driven:
+        await driven.pilot.press("j")
+        assert "── step 1 " in driven.text
+        monkeypatch.setattr("spectrace.tui.screens.steps.DETAIL_DELAY", 1000.0)
+        await driven.pilot.press("j", "j")
+        assert "step 3/1,000" in driven.text
+        assert "── step 1 " in driven.text
+        await driven.settle()
+        assert "── step 3 " in driven.text
+
+
 async def test_typing_a_q_into_a_search_does_not_quit(trace: Path) -> None:
     """Every letter belongs to the prompt until Enter; Esc leaves it."""
     async with viewing(trace) as driven:
@@ -276,19 +309,18 @@ def test_every_key_has_an_id_and_words() -> None:
 @pytest.mark.parametrize(
     ("environ", "expected"),
     [
-        ({"COLORTERM": "truecolor"}, (False, False, True)),
-        ({}, (False, True, True)),
-        ({"COLORTERM": "truecolor", "NO_COLOR": "1"}, (False, True, True)),
-        ({"COLORTERM": "truecolor", "TMUX": "x"}, (True, False, True)),
+        ({"COLORTERM": "truecolor"}, (True, False, True)),
+        ({}, (True, True, True)),
+        ({"COLORTERM": "truecolor", "NO_COLOR": "1"}, (True, True, True)),
         ({"COLORTERM": "truecolor", "SSH_CONNECTION": "x"}, (True, True, False)),
         ({"SPECTRACE_FRUGAL": "0", "SSH_CONNECTION": "x"}, (False, True, False)),
-        ({"SPECTRACE_FRUGAL": "1", "COLORTERM": "24bit"}, (True, False, True)),
+        ({"SPECTRACE_FRUGAL": "0", "COLORTERM": "24bit"}, (False, False, True)),
     ],
 )
 def test_the_environment_decides_how_the_terminal_is_treated(
     environ: dict[str, str], expected: tuple[bool, bool, bool]
 ) -> None:
-    """Frugal over SSH and in tmux, own colours where nothing better is known, no mouse over SSH."""
+    """Frugal unless told otherwise, own colours where nothing better is known, no mouse over SSH."""
     is_frugal, is_ansi, has_mouse = expected
     assert terminal_of(environ) == Terminal(is_frugal=is_frugal, is_ansi=is_ansi, has_mouse=has_mouse)
 

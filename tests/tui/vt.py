@@ -20,6 +20,11 @@ _PART = re.compile(
 BLANK = (" ", "")
 
 
+def _seen_on_blank(style: str) -> str:
+    units = style.split(",")
+    return style if "a7" in units else ",".join(u for u in units if u in ("a4", "a9") or u[:1] == "b")
+
+
 class Screen:
     """Cells of (character, style); the style as its sorted SGR codes."""
 
@@ -48,6 +53,14 @@ class Screen:
     def lines(self) -> list[str]:
         """The text of each row."""
         return ["".join(character for character, _ in row).rstrip() for row in self.cells]
+
+    @property
+    def seen(self) -> list[list[tuple[str, str]]]:
+        """The cells as a person sees them: where nothing stands, weight and colour of letters do not show."""
+        return [
+            [(text, style if text != " " else _seen_on_blank(style)) for text, style in row]
+            for row in self.cells
+        ]
 
     def _write(self, text: str) -> None:
         for character in text:
@@ -86,6 +99,8 @@ class Screen:
         if command == "H":
             self.y = min(max(first, 1), self.height) - 1
             self.x = min(max(arguments[1], 1), self.width) - 1 if len(arguments) > 1 else 0
+        elif command == "G":
+            self.x = min(max(first, 1), self.width) - 1
         elif command == "m":
             self._set_style(arguments)
         elif command == "K":
@@ -96,8 +111,9 @@ class Screen:
         elif command == "r":
             self.region = (first - 1, arguments[1] - 1) if len(arguments) > 1 else (0, self.height - 1)
             self.y = self.x = 0
-        elif command in "ST":
-            self._scroll(max(first, 1) if command == "S" else -max(first, 1))
+        elif command in "LM":
+            assert self.y == self.region[0], "lines inserted or deleted below the top of the region"
+            self._scroll(max(first, 1) if command == "M" else -max(first, 1))
         else:
             raise AssertionError(f"unknown command {command!r}")
 

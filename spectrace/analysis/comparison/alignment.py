@@ -94,7 +94,7 @@ class Alignment:
 
 
 @dataclass(slots=True)
-class _Pairing:
+class Pairing:
     """Requests without a partner, and the pairs found so far."""
 
     left: tuple[list[Prompt], list[Prompt]]
@@ -138,7 +138,7 @@ def align(one: Trace, other: Trace) -> tuple[Alignment, Sequence[tuple[Prompt, P
     Returns:
         What is said of it, and the requests of each pair, in the order of ``pairs``.
     """
-    pairing = _Pairing((prompts(one), prompts(other)))
+    pairing = Pairing((prompts(one), prompts(other)))
     sizes = len(pairing.left[0]), len(pairing.left[1])
     pairing.by("prompt_digest", lambda p: None if p.digest is None else (p.digest, p.name))
     pairing.by("prompt_digest", lambda p: p.digest)

@@ -9,13 +9,15 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from spectrace.analysis.acceptance import accept_length
 from spectrace.analysis.diagnosis.control_texts import Fork
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.metrics import mean_of_requests
+from spectrace.analysis.diagnosis.metrics import CountTally
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS
 from spectrace.analysis.diagnosis.ties import is_tie, tie_limit, unit_in_last_place
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.diagnosis.verification import is_greedy
+from spectrace.analysis.formulas import mean_accept_length
 from spectrace.format.records import Run
 
 _BITS = {
@@ -93,8 +95,9 @@ def judge_forks(facts: Facts, forks: Sequence[Fork], num_pairs: int) -> Iterator
 
 def judge_metrics(facts: Facts, control: Facts) -> Iterator[Outcome]:
     """Whether one trace is ahead by one formula and behind by another."""
-    pooled = facts.sample.accept_length, control.sample.accept_length
-    means = mean_of_requests(facts.sample), mean_of_requests(control.sample)
+    mine, theirs = facts.of(CountTally), control.of(CountTally)
+    pooled = accept_length(mine.counts), accept_length(theirs.counts)
+    means = mean_accept_length(mine.requests), mean_accept_length(theirs.requests)
     if None in pooled or None in means:
         return
     evidence = {

@@ -105,7 +105,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         "accept_length_of_those_proposals": accept_length,
         "break_even": break_even,
         "speedup": accept_length / break_even,
-        "n": times[usual].steps,
+        "steps_timed": times[usual].steps,
         **_best(options),
         **_bounds(times, usual, token_ns),
     }

@@ -65,9 +65,10 @@ def _expected(facts: Facts) -> Iterator[Counterfactual]:
         return
     is_far = abs(full.observed_rate - full.rate) > _FAR or tally.refuses_the_sure
     blame = "look at verifier, positions or state" if is_far else "the verifier does what it should"
+    source = "picks" if full is tally.agreement else "probabilities"
     summary = (
-        f"of the draft tokens that the target looked at {full.observed_rate:.3f} were accepted, "
-        f"{full.rate:.3f} by its own choices: {blame}"
+        f"the verifier accepted {full.observed_rate:.3f} of the draft tokens that it judged, and by the "
+        f"target's recorded {source} it should accept {full.rate:.3f}: {blame}"
     )
     evidence = {"observed": Share(full.observed, full.trials), "expected": full.rate}
     if tally.ignoring.trials and not tally.is_greedy:

@@ -52,7 +52,9 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         "rows_behind_prompt": len(behind),
     }
     if np.median(behind) > _limit(max(inside)) and len(nearest) == len(matches):
-        yield _other_boundary({**evidence, "best_match_behind_prompt": nearest}, sorted(set(steps))[:5])
+        yield _other_boundary(
+            {**evidence, "boundaries_nearest_behind_prompt": nearest}, sorted(set(steps))[:5]
+        )
     else:
         yield _verdict(facts, evidence, sorted(set(steps))[:5])
 

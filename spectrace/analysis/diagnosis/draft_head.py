@@ -143,7 +143,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         yield Cleared(
             id="draft-head/not-loaded",
             summary=f"entropy {entropy:.2f} nats of {math.log(size):.2f} at most",
-            evidence={"entropy": entropy, "entropy_at_most": math.log(size), "n": tally.entropies},
+            evidence={"entropy": entropy, "entropy_at_most": math.log(size), "positions": tally.entropies},
         )
     if not tally.ids.total:
         yield from facts.unavailable("draft-head/constant", "proposal_ids")

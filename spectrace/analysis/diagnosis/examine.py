@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from spectrace.analysis.acceptance import accept_length, per_position
 from spectrace.analysis.diagnosis.carried import Carried, carried
 from spectrace.analysis.diagnosis.control import (
     judge_forks,
@@ -18,6 +19,7 @@ from spectrace.analysis.diagnosis.control_texts import forks, same_prompts
 from spectrace.analysis.diagnosis.counterfactuals import counterfactuals
 from spectrace.analysis.diagnosis.facts import Facts, collect
 from spectrace.analysis.diagnosis.kv_control import judge_prefix_reuse, judge_state
+from spectrace.analysis.diagnosis.metrics import CountTally
 from spectrace.analysis.diagnosis.rules import RULES
 from spectrace.analysis.diagnosis.signature import look_first
 from spectrace.analysis.diagnosis.verdict import (
@@ -28,7 +30,9 @@ from spectrace.analysis.diagnosis.verdict import (
     Outcome,
     Strength,
 )
+from spectrace.analysis.diagnosis.witness import with_witnesses
 from spectrace.analysis.diagnosis.words import rule_of
+from spectrace.analysis.intervals import Share
 
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
@@ -83,7 +87,9 @@ def diagnose(
             for id_ in ("numeric-tie", "drift/regression")
             if all(outcome.id != id_ for outcome in outcomes)
         ]
-    findings = [outcome for outcome in outcomes if isinstance(outcome, Finding)]
+    findings = [
+        with_witnesses(outcome, trace.steps.get) for outcome in outcomes if isinstance(outcome, Finding)
+    ]
     first = look_first(facts)
     is_part = packed is not None and packed.is_part
     return Diagnosis(
@@ -190,14 +196,15 @@ def _place(first: Iterable[str], id_: str) -> int:
 
 
 def measured(facts: Facts) -> dict[str, Any]:
-    """The acceptance that is to be explained."""
-    sample = facts.sample
+    """The acceptance that is to be explained, in the numbers of every other command."""
+    tally = facts.of(CountTally)
+    counts = tally.counts
     return {
         "steps": facts.num_steps,
-        "proposals": sample.proposals,
+        "proposals": counts.proposals,
         "prompts": facts.num_prompts,
-        "accept_length": sample.accept_length,
-        "acceptance_rate": sample.acceptance_rate,
-        "alpha1": sample.alpha1,
-        "conditional": [sample.conditional(position) for position in range(min(sample.depth, 16))],
+        "accept_length": accept_length(counts),
+        "acceptance_rate": Share(counts.accepted, counts.drafted),
+        "alpha1": tally.alpha1,
+        "conditional": [Share(entry.accepted, entry.reached) for entry in per_position(counts)[:16]],
     }

@@ -14,6 +14,7 @@ from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
 from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
+from spectrace.analysis.diagnosis.witness import AT_FIRST, USUALLY
 from spectrace.analysis.intervals import Share
 from spectrace.format.columns import Array
 from spectrace.format.figures import count_of
@@ -145,6 +146,7 @@ def _target(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
         evidence={
             "steps_off": Share(sum(wrong.values()), total),
             "cache_less_committed": dict(sorted(wrong.items(), key=lambda item: -item[1])[:8]),
+            USUALLY: usual,
         },
         steps=steps[: Witnesses.LIMIT],
     )
@@ -190,7 +192,7 @@ def _draft(facts: Facts, tally: StateTally) -> Iterator[Outcome]:
         yield Cleared(
             id="kv-state/over-trimmed",
             summary=f"the draft's cache keeps its distance in {count_of(int(seen.sum()), 'request')}",
-            evidence={"largest_change": int(np.abs(growth).max(initial=0)), "n": tally.draft_steps},
+            evidence={"largest_change": int(np.abs(growth).max(initial=0)), "steps": tally.draft_steps},
         )
 
 
@@ -209,6 +211,7 @@ def _lag_finding(
         evidence={
             "requests_affected": Share(int(rows.sum()), requests),
             **_lag_words(lags, int(growth[np.abs(growth).argmax()])),
+            **({AT_FIRST: -lags[0]} if lags else {}),
         },
         steps=moved[: Witnesses.LIMIT],
     )

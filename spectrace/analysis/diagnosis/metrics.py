@@ -12,7 +12,7 @@ import numpy as np
 
 from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
-from spectrace.analysis.diagnosis.sample import MIN_STEPS, Sample, Witnesses
+from spectrace.analysis.diagnosis.sample import MIN_STEPS, PerRequest, Witnesses
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.formulas import (
     FORMULAS,
@@ -20,12 +20,10 @@ from spectrace.analysis.formulas import (
     RequestSums,
     Sums,
     explain,
-    mean_accept_length,
     nominal_tokens,
 )
 from spectrace.analysis.intervals import Share
-from spectrace.format.columns import Array
-from spectrace.format.counts import Counts
+from spectrace.format.counts import Counts, count_steps
 from spectrace.format.records import Run
 
 _AFTER_EOS = 0.05
@@ -35,27 +33,46 @@ _SPREAD = 0.1
 
 
 class CountTally:
-    """What the engine counted beside what was committed."""
+    """What the engine counted beside what was committed, over every step, as ``trace.counts`` counts them."""
 
     FIELDS = (
+        "request",
         "num_accepted",
         "num_accepted_reported",
         "emitted_ids",
         "stop",
         "proposal_ids",
-        "flags",
         "parents",
+        "accepted_nodes",
     )
 
     def __init__(self, run: Run) -> None:
+        self.counts = Counts()
         self.counted = 0
         """Tokens by the engine's count, the target's own included."""
         self.committed = 0
         self.after_end = 0
         self.steps = Witnesses()
+        self._requests = [PerRequest() for _ in range(4)]
+
+    @property
+    def requests(self) -> RequestSums:
+        """Sums of the requests that have a proposal."""
+        used = self._requests[0].values > 0
+        return RequestSums(*(tally.values[used] for tally in self._requests))
+
+    @property
+    def alpha1(self) -> Share:
+        """Proposals whose first token was accepted."""
+        return Share(sum(self.counts.accepted_at[:1]), self.counts.proposals)
 
     def add(self, block: Block) -> None:
         """Counts a block."""
+        self.counts.add(count_steps(block.columns, block.num_rows))
+        proposed = block.is_proposal
+        each = proposed, block.drafted, block.accepted, block.emitted * proposed
+        for tally, values in zip(self._requests, each):
+            tally.add(block, values)
         said = block.scalar("num_accepted_reported")
         accepted = block.raw_accepted
         counted = np.where(said.known, said.values, accepted) if said is not None else accepted
@@ -64,62 +81,23 @@ class CountTally:
         ended = np.zeros(block.num_rows, bool)
         if stop is not None:
             ended = np.isin(stop[0], [i for i, word in enumerate(stop[1]) if word in ("eos", "stop_string")])
-        beyond = np.where(ended & block.is_real, np.maximum(counted - block.emitted, 0), 0)
-        real = block.is_real
-        self.counted += int(counted[real].sum())
-        self.committed += int((counted - beyond)[real].sum())
+        beyond = np.where(ended & proposed, np.maximum(counted - block.emitted, 0), 0)
+        self.counted += int(counted[proposed].sum())
+        self.committed += int((counted - beyond)[proposed].sum())
         self.after_end += int(beyond.sum())
         # One token beyond is the target's own, which every formula grants; more were counted after the end.
         self.steps.note(block, beyond > 1)
 
 
 def sums(facts: Facts) -> Sums:
-    """What the formulas are made of: real proposals only, no dummy, replay or simulation."""
-    sample = facts.sample
-    counts = Counts(
-        steps=facts.num_steps,
-        proposals=sample.proposals,
-        drafted=sample.drafted,
-        accepted=sample.accepted_sum,
-        emitted=facts.counts.emitted,
-        emitted_by_proposals=sample.emitted,
-        proposed_at=_until_empty(sample.proposed_at),
-        reached_at=_until_empty(sample.reached_at),
-        accepted_at=_until_empty(sample.accepted_at),
-    )
-    if sample.trees:  # the positions of a tree are depths, which the index has
-        counts.proposed_at, counts.reached_at = facts.counts.proposed_at, facts.counts.reached_at
-        counts.accepted_at = facts.counts.accepted_at
+    """What the formulas are made of."""
+    tally = facts.of(CountTally)
     return Sums(
-        counts=counts,
+        counts=tally.counts,
         nominal=nominal_tokens(facts.run),
-        counted=facts.of(CountTally).counted,
-        requests=request_sums(sample),
+        counted=tally.counted,
+        requests=tally.requests,
     )
-
-
-def request_sums(sample: Sample) -> RequestSums:
-    """Sums of the requests that have a proposal."""
-    used = sample.request_proposals.values > 0
-    tallies = (
-        sample.request_proposals,
-        sample.request_drafted,
-        sample.request_accepted,
-        sample.request_emitted,
-    )
-    return RequestSums(*(tally.values[used] for tally in tallies))
-
-
-def _until_empty(tally: Array) -> list[int]:
-    found: list[int] = tally.tolist()
-    while found and not found[-1]:
-        found.pop()
-    return found
-
-
-def mean_of_requests(sample: Sample) -> float | None:
-    """Mean of the accept lengths of the requests, each weighing the same."""
-    return mean_accept_length(request_sums(sample))
 
 
 def judge(facts: Facts) -> Iterator[Outcome]:
@@ -130,7 +108,8 @@ def judge(facts: Facts) -> Iterator[Outcome]:
 
 
 def _after_eos(facts: Facts) -> Iterator[Outcome]:
-    tally, steps = facts.of(CountTally), facts.sample.proposals
+    tally = facts.of(CountTally)
+    steps = tally.counts.proposals
     if not steps:
         return
     unknown = [*facts.unavailable("metrics/after-eos", "emitted_ids")]
@@ -142,7 +121,7 @@ def _after_eos(facts: Facts) -> Iterator[Outcome]:
         "accept_length_as_counted": counted,
         "accept_length": committed,
         "tokens_after_end": tally.after_end,
-        "n": steps,
+        "proposals": steps,
     }
     if tally.steps and counted - committed > _AFTER_EOS * committed:
         yield Finding(
@@ -171,7 +150,7 @@ def _reported(facts: Facts) -> Iterator[Outcome]:
             "put the number that the engine printed into the header",
             "reported.accept_length",
         )
-    if not facts.sample.proposals:
+    if not facts.of(CountTally).counts.proposals:
         return
     for name, value in asked.items():
         yield _matched(name, float(value), sums(facts))

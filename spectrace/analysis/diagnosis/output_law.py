@@ -82,7 +82,7 @@ def judge_law(facts: Facts) -> Iterator[Outcome]:
         "first_choice_expected": float(tally.expected.sum() / tally.steps),
         "chi_square": chi,
         "degrees_of_freedom": freedom,
-        "n": tally.steps,
+        "steps": tally.steps,
     }
     if freedom and chi_square_tail(chi, freedom) < 0.001 and deviation > 0.02:
         yield Finding(

@@ -161,7 +161,7 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
         yield _shifted(
             f"The draft is run {count_of(abs(shift), 'position')} too {'late' if shift > 0 else 'early'}.",
             "Give the draft the position of the token it reads.",
-            {"shift": shift, "first_position_less_committed": offsets, "n": total},
+            {"shift": shift, "first_position_less_committed": offsets, "steps": total},
             tally.offset_steps[usual].steps,
         )
     elif len(tally.offsets) > 1:
@@ -182,7 +182,7 @@ def _of_steps(facts: Facts) -> Iterator[Outcome]:
             id="positions/shifted",
             summary=f"the draft starts at committed length {usual:+d} in {count_of(total, 'step')}, and goes "
             "up by one",
-            evidence={"first_position_less_committed": usual, "n": total},
+            evidence={"first_position_less_committed": usual, "steps": total},
         )
 
 

@@ -80,7 +80,7 @@ class Witnesses:
 
 
 class Sample:
-    """Acceptance over the steps with a real proposal."""
+    """Acceptance over the proposals that the models decided about: what causes are sought in."""
 
     FIELDS = ("request", "proposal_ids", "parents", "num_accepted", "emitted_ids", "flags", "stop")
 
@@ -98,9 +98,6 @@ class Sample:
         self.lengths = np.zeros(MAX_POSITIONS + 1, np.int64)
         """[K] proposals of K tokens."""
         self.request_proposals = PerRequest()
-        self.request_drafted = PerRequest()
-        self.request_accepted = PerRequest()
-        self.request_emitted = PerRequest()
         self.request_first = PerRequest()
         """Per request: proposals whose first token was accepted."""
 
@@ -123,9 +120,6 @@ class Sample:
         self.reached_at += tally(index[reached])
         self.accepted_at += tally(index[reached & block.token_accepted])
         self.request_proposals.add(block, real)
-        self.request_drafted.add(block, block.drafted * real)
-        self.request_accepted.add(block, accepted * real)
-        self.request_emitted.add(block, block.emitted * real)
         self.request_first.add(block, real & (accepted > 0))
 
     @property

@@ -87,7 +87,7 @@ def _order(facts: Facts) -> Iterator[Finding]:
     is_permutation = sorted(order) == list(range(len(order)))
     expected = list(range(len(order))) if is_permutation else captured
     if order != expected and sorted(order) == sorted(expected):
-        yield _order_finding({"order": order, "declared": captured})
+        yield _order_finding({"order": order, "boundaries_captured": captured})
 
 
 def _order_finding(evidence: dict[str, Any], steps: Sequence[int] = ()) -> Finding:
@@ -134,7 +134,11 @@ def _form(facts: Facts, compared: TapComparison) -> Iterator[Outcome]:
     best, declared = compared.best, compared.declared
     is_same = min(compared.best_cosine) >= SAME
     if is_same and best != declared and sorted(best) == sorted(declared):
-        evidence = {"declared": declared, "best_match": best, "n": compared.num_rows}
+        evidence = {
+            "boundaries_meant": declared,
+            "boundaries_nearest": best,
+            "rows_compared": compared.num_rows,
+        }
         yield _order_finding(evidence, [step for match in compared.matches for step in match.steps[:1]])
         return
     lacking = [match.declared for match in compared.matches if match.declared not in compared.references]
@@ -157,7 +161,7 @@ def _form(facts: Facts, compared: TapComparison) -> Iterator[Outcome]:
         yield Cleared(
             id="tap-form",
             summary=f"states match the reference, cosine at least {min(compared.best_cosine):.3f}",
-            evidence={"cosine_at_best": compared.best_cosine, "n": compared.num_rows},
+            evidence={"cosine_at_nearest": compared.best_cosine, "rows_compared": compared.num_rows},
         )
 
 
@@ -237,11 +241,11 @@ def _norm(match: Match, rows: Array, rms: Array, there: Array, name: str) -> Fin
         if is_before
         else "Hand over the state before the norm.",
         evidence={
-            "boundary": match.declared,
+            "tap": f"B({match.declared})",
             "rms": float(np.median(own)),
             "rms_of_reference": float(np.median(rms)),
             "cosine": likeness,
-            "n": len(own),
+            "rows_compared": len(own),
         },
         steps=sorted(set(match.steps))[:5],
     )
@@ -271,11 +275,11 @@ def _rotated(match: Match, rows: Array, rms: Array, there: Array) -> Finding | N
         advice="A rotated (quantised) target needs the inverse rotation before the draft, or a draft "
         "trained on it.",
         evidence={
-            "boundary": match.declared,
+            "tap": f"B({match.declared})",
             "cosine": likeness,
             "rms_ratio_largest_deviation": float(np.abs(own / rms - 1).max()),
             "inner_products_kept": kept,
-            "n": len(own),
+            "rows_compared": len(own),
         },
         steps=sorted(set(match.steps))[:5],
     )
@@ -316,7 +320,11 @@ def _residual(compared: TapComparison, match: Match) -> Finding | None:
                 summary=f"The state at boundary {match.declared} was captured without the residual of "
                 f"boundary {boundary}.",
                 advice="Add hidden state and residual before handing them to the draft.",
-                evidence={"boundary": match.declared, "missing_boundary": boundary, "n": int(both.sum())},
+                evidence={
+                    "tap": f"B({match.declared})",
+                    "missing_boundary": boundary,
+                    "rows_compared": int(both.sum()),
+                },
                 steps=sorted(set(match.steps))[:5],
             )
     return None
@@ -344,11 +352,11 @@ def _unknown(facts: Facts, compared: TapComparison) -> Finding | None:
         "explains it: training and serving inputs differ.",
         advice="Compare with one training row: the state of one token as the draft saw it in training.",
         evidence={
-            "best_match": compared.best,
-            "cosine_at_best": [round(c, 3) for c in compared.best_cosine],
+            "boundaries_nearest": compared.best,
+            "cosine_at_nearest": [round(c, 3) for c in compared.best_cosine],
             "alpha1": sample.alpha1,
             "training_first_position_accuracy": trained,
-            "n": compared.num_rows,
+            "rows_compared": compared.num_rows,
         },
         steps=sorted(set(match.steps))[:5],
     )

@@ -83,17 +83,22 @@ def _header_shift(facts: Facts) -> Finding | None:
     wanted, captured = declared_boundaries(facts.run) or [], list(taps.boundaries)
     if len(wanted) != len(captured) or sorted(wanted) == sorted(captured):
         return None
-    return _finding(wanted, captured, {"numbering": taps.numbering}, ())
+    places = [", ".join(f"B({k})" for k in boundaries) for boundaries in (wanted, captured)]
+    summary = (
+        f"The declared ids ({', '.join(map(str, taps.declared))}) count layer {taps.numbering}s and mean "
+        f"{places[0]}, but {places[1]} were captured"
+    )
+    evidence = {"declared_ids": list(taps.declared), "they_count": f"layer {taps.numbering}s"}
+    return _finding(summary, wanted, captured, {**evidence, "boundaries_captured": captured}, ())
 
 
 def _shifted(facts: Facts, compared: TapComparison) -> Iterator[Outcome]:
     best, declared = compared.best, compared.declared
     evidence = {
-        "declared": declared,
-        "best_match": best,
-        "cosine_at_best": [round(c, 4) for c in compared.best_cosine],
-        "cosine_at_declared": [None if c is None else round(c, 4) for c in compared.declared_cosine],
-        "n": compared.num_rows,
+        "boundaries_nearest": best,
+        "cosine_at_nearest": [round(c, 4) for c in compared.best_cosine],
+        "cosine_at_meant": [None if c is None else round(c, 4) for c in compared.declared_cosine],
+        "rows_compared": compared.num_rows,
     }
     at_declared = [cosine for cosine in compared.declared_cosine if cosine is not None]
     if len(at_declared) < len(declared):
@@ -122,7 +127,11 @@ def _shifted(facts: Facts, compared: TapComparison) -> Iterator[Outcome]:
         yield Cleared(id="tap-layer", summary="the right boundaries, in another order", evidence=evidence)
     else:
         steps = [step for match in compared.matches for step in match.steps[:1]]
-        yield _finding(declared, best, {**evidence, "alpha1": facts.sample.alpha1}, steps)
+        summary = (
+            f"The draft is fed the states behind {', '.join(map(str, best))} layers of the target instead of "
+            f"{', '.join(map(str, declared))}"
+        )
+        yield _finding(summary, declared, best, {**evidence, "alpha1": facts.sample.alpha1}, steps)
 
 
 def is_farther(at_declared: float, at_best: float) -> bool:
@@ -142,22 +151,24 @@ def _move(shift: int | None) -> str:
 
 
 def _finding(
-    declared: Sequence[int], best: Sequence[int], evidence: dict[str, object], steps: Sequence[int]
+    summary: str,
+    meant: Sequence[int],
+    fed: Sequence[int],
+    evidence: dict[str, object],
+    steps: Sequence[int],
 ) -> Finding:
-    shifts = [b - d for b, d in zip(best, declared)]
+    shifts = [b - d for b, d in zip(fed, meant)]
     is_constant = len(set(shifts)) == 1
     shift = shifts[0] if is_constant else None
     words = f"all by {shift:+d}" if is_constant else f"by {', '.join(f'{s:+d}' for s in shifts)}"
     return Finding(
         id="tap-layer/shifted",
         strength=Strength.CERTAIN,
-        summary=f"The draft is fed the states behind {', '.join(map(str, best))} layers of the target "
-        f"instead of {', '.join(map(str, declared))}: shifted {words}.",
+        summary=f"{summary}: shifted {words}.",
         advice=_move(shift),
         evidence={
             **({"shifts": shifts} if shift is None else {"shift": shift}),
-            "declared": list(declared),
-            "best_match": list(best),
+            "boundaries_meant": list(meant),
             **evidence,
         },
         steps=sorted(set(steps))[:5],

@@ -43,7 +43,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
             "shift": best,
             "cosine_at_shift": _mean(likeness[best]),
             "cosine_at_own_token": _mean(at_home) if len(at_home) else None,
-            "n": len(likeness[best]),
+            "rows_compared": len(likeness[best]),
         },
         steps=sorted({step for match in matches for step in match.steps})[:5],
     )

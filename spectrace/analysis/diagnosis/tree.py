@@ -106,8 +106,10 @@ def judge(facts: Facts) -> Iterator[Outcome]:
         if speculation is not None and speculation.tree is not None:
             yield facts.not_recorded("tree", "record the parent of each node", "parents")
         else:
-            unknown = [*facts.unavailable("tree", "parents")]
-            yield from unknown or [Cleared(id="tree", summary="proposals are chains")]
+            unknown = list(facts.unavailable("tree", "parents"))
+            yield from unknown
+            if not unknown:
+                yield Cleared(id="tree", summary="proposals are chains")
         return
     if tally.broken:
         yield Finding(
@@ -127,7 +129,7 @@ def judge(facts: Facts) -> Iterator[Outcome]:
     evidence = {
         "accept_length_of_tree": 1 + tally.tree_accepted / tally.compared if tally.compared else None,
         "accept_length_of_chain": 1 + tally.chain_accepted / tally.compared if tally.compared else None,
-        "n": tally.compared,
+        "trees": tally.compared,
     }
     if tally.worse:
         yield Finding(
@@ -158,5 +160,9 @@ def counterfactual(facts: Facts) -> Iterator[Counterfactual]:
             name="chain-of-first-children",
             summary=f"the chain of first children alone: accept length {chain:.2f} instead of the tree's "
             f"{tree:.2f}",
-            evidence={"accept_length_of_chain": chain, "accept_length_of_tree": tree, "n": tally.compared},
+            evidence={
+                "accept_length_of_chain": chain,
+                "accept_length_of_tree": tree,
+                "trees": tally.compared,
+            },
         )

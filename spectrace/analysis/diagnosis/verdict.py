@@ -22,6 +22,40 @@ class Strength(str, Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Witness:
+    """A value of a step that shows a finding."""
+
+    step: int
+    """Number of the step, as ``spectrace steps`` counts them."""
+    field: str
+    """Name of the recorded field."""
+    value: int | Sequence[int]
+    should_be: int | Sequence[int]
+
+    @property
+    def words(self) -> str:
+        """Name, value and what it should be.
+
+        >>> Witness(step=5, field="draft_kv_length", value=21, should_be=18).words
+        'draft kv length 21, should be 18'
+        """
+        given, wanted = (
+            " ".join(map(str, one)) if isinstance(one, Sequence) else f"{one:,}"
+            for one in (self.value, self.should_be)
+        )
+        return f"{self.field.replace('_', ' ')} {given}, should be {wanted}"
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Plain values, for JSON."""
+        return {
+            "step": self.step,
+            "field": self.field,
+            "value": plain(self.value),
+            "should_be": plain(self.should_be),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
     """A named cause."""
 
@@ -36,6 +70,8 @@ class Finding:
     """Numbers by name; shares with n and their interval."""
     steps: Sequence[int] = ()
     """Numbers of the first steps that show it, as ``spectrace steps`` counts them."""
+    witnesses: Sequence[Witness] = ()
+    """What is wrong in these steps, where one value is."""
 
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for JSON."""
@@ -46,6 +82,7 @@ class Finding:
             "advice": self.advice,
             "evidence": plain(self.evidence),
             "steps": list(self.steps),
+            "witnesses": [witness.to_mapping() for witness in self.witnesses],
         }
 
 

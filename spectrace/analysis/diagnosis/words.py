@@ -11,7 +11,7 @@ WORDS = {
     "weights": "draft weights",
     "weights/precision": "precision",
     "tap-layer": "layers fed to the draft",
-    "tap-form": "form of the states",
+    "tap-form": "state form",
     "tap-form/feedback-norm": "state fed back",
     "tap-form/training-gap": "accuracy in training",
     "window/undeclared": "attention window",

@@ -13,6 +13,7 @@ import numpy as np
 
 from spectrace.analysis.block import Block
 from spectrace.analysis.diagnosis.facts import Facts
+from spectrace.analysis.diagnosis.metrics import CountTally
 from spectrace.analysis.diagnosis.sample import MIN_PROMPTS, MIN_STEPS
 from spectrace.analysis.diagnosis.verdict import Cleared, Finding, NotChecked, Outcome, Strength
 from spectrace.analysis.intervals import Mean, Share
@@ -146,10 +147,12 @@ def judge_size(facts: Facts) -> Iterator[Outcome]:
             evidence={"proposals": steps, "prompts": prompts},
         )
         return
+    counted = facts.of(CountTally).counts.proposals
+    of = "" if steps == counted else f"the models decided about {steps:,} of "
     yield Finding(
         id="workload/too-small",
         strength=Strength.HINT,
-        summary=f"{count_of(steps, 'proposal')} of {count_of(prompts, 'prompt')}; "
+        summary=f"{of}{count_of(counted, 'proposal')} of {count_of(prompts, 'prompt')}; "
         f"statistics need {MIN_STEPS} of {MIN_PROMPTS}.",
         advice=f"Record at least {MIN_STEPS} proposals from {MIN_PROMPTS} different prompts; "
         "repeats of one prompt add nothing.",

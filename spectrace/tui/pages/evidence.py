@@ -15,14 +15,12 @@ _MOST = 6
 _MOST_ITEMS = 16
 
 
-def evidence_lines(
-    evidence: Mapping[str, Any], width: int, *, indent: int, row: int | None
-) -> Iterator[PageLine]:
+def evidence_lines(evidence: Mapping[str, Any], width: int, *, indent: int) -> Iterator[PageLine]:
     """The first pieces of evidence that say something."""
     told = [(name, text) for name, value in evidence.items() if (text := value_text(value))]
     for name, text in told[:_MOST]:
         first = Span(f"{words(name)}: ", "dim")
-        yield from paragraph(text, width, first=first, indent=indent, hang=indent + 2, row=row)
+        yield from paragraph(text, width, first=first, indent=indent, hang=indent + 2)
 
 
 def words(name: str) -> str:

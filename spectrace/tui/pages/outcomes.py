@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from spectrace.analysis.diagnosis import Cleared, Diagnosis, Finding, NotChecked, diagnose
 from spectrace.analysis.diagnosis.verdict import Outcome
 from spectrace.analysis.diagnosis.words import rule_of
 from spectrace.format.reader import Trace
 from spectrace.format.text import visible
+from spectrace.tui.findings import page_of, said_of, shown_on
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.evidence import evidence_lines
 from spectrace.tui.pages.page import PageLine
@@ -34,21 +36,41 @@ def diagnosis_of(loader: Loader, trace: Trace) -> Diagnosis:
     return found
 
 
-def finding_lines(finding: Finding, width: int, *, with_evidence: bool = False) -> Iterator[PageLine]:
-    """Strength and id, what it is, its numbers, what to do, where to look."""
+def finding_lines(
+    finding: Finding, width: int, *, with_evidence: bool = False, own: str = ""
+) -> Iterator[PageLine]:
+    """Strength and id, what it is, its numbers, what to do, where to look; Enter goes there.
+
+    Args:
+        finding: what was found.
+        width: cells.
+        with_evidence: also its numbers.
+        own: id of the page that the lines stand on: from there Enter goes to the step.
+    """
+    page = "" if page_of(finding) == own else page_of(finding)
     row = finding.steps[0] if finding.steps else None
+    for one in _finding_lines(finding, width, page, with_evidence=with_evidence):
+        yield replace(one, row=row, page=page, word=said_of(finding))
+
+
+def _finding_lines(finding: Finding, width: int, page: str, *, with_evidence: bool) -> Iterator[PageLine]:
     label = Span(left(finding.strength.value, 8) + " ", _ROLES[finding.strength.value])
-    yield line(label, Span(visible(finding.id, limit=60), "strong"), row=row)
-    yield from paragraph(visible(finding.summary, limit=400), width, indent=9, row=row)
+    yield line(label, Span(visible(finding.id, limit=60), "strong"))
+    yield from paragraph(visible(finding.summary, limit=400), width, indent=9)
     if with_evidence:
-        yield from evidence_lines(finding.evidence, width, indent=9, row=row)
-    yield from paragraph(
-        visible(finding.advice, limit=400), width, first=Span("next: ", "dim"), indent=9, row=row
-    )
-    if row is not None:
-        steps = ", ".join(f"{step:,}" for step in finding.steps)
-        words = f"first steps {steps}; Enter goes to {row:,}"
-        yield from paragraph(words, width, indent=9, role="dim", row=row)
+        yield from evidence_lines(finding.evidence, width, indent=9)
+    for witness in finding.witnesses[:1]:
+        mark = Span(f"in step {witness.step:,}: ", "dim")
+        yield from paragraph(visible(witness.words, limit=200), width, first=mark, indent=9, hang=11)
+    advice = visible(finding.advice, limit=400)
+    yield from paragraph(advice, width, first=Span("next: ", "dim"), indent=9)
+    where = [f"first steps {', '.join(f'{step:,}' for step in finding.steps)}"] if finding.steps else []
+    if page:
+        where.append(f"{shown_on(finding)}, Enter goes there")
+    elif finding.steps:
+        where.append(f"Enter goes to {finding.steps[0]:,}")
+    if where:
+        yield from paragraph("; ".join(where), width, indent=9, role="dim")
 
 
 def cleared_lines(items: Iterable[Cleared], width: int) -> Iterator[PageLine]:
@@ -75,13 +97,13 @@ def not_checked_lines(items: Iterable[NotChecked], width: int) -> Iterator[PageL
         yield from paragraph(words, width, first=mark, hang=9)
 
 
-def outcome_lines(outcomes: Sequence[Outcome], width: int) -> Iterator[PageLine]:
-    """The answers of a few rules, findings first; a rule with a finding is not called cleared."""
+def outcome_lines(outcomes: Sequence[Outcome], width: int, own: str) -> Iterator[PageLine]:
+    """The answers of a few rules on a page, findings first; a rule with a finding is not called cleared."""
     accused = {rule_of(outcome.id) for outcome in outcomes if isinstance(outcome, Finding)}
     cleared = (item for item in outcomes if isinstance(item, Cleared))
     for outcome in outcomes:
         if isinstance(outcome, Finding):
-            yield from finding_lines(outcome, width, with_evidence=True)
+            yield from finding_lines(outcome, width, with_evidence=True, own=own)
     yield from cleared_lines((item for item in cleared if rule_of(item.id) not in accused), width)
     yield from not_checked_lines((item for item in outcomes if isinstance(item, NotChecked)), width)
 

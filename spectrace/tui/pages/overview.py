@@ -8,10 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spectrace.analysis.acceptance import METRICS, accept_length, per_position
+from spectrace.analysis.acceptance import METRICS, SIMULATED_NOTE, accept_length, is_simulated, per_position
 from spectrace.analysis.diagnosis import Diagnosis
+from spectrace.analysis.diagnosis.conclusion import (
+    causes,
+    cleared_of,
+    nothing_found,
+    smallness,
+    telling,
+)
 from spectrace.analysis.diagnosis.what_now import what_now
-from spectrace.analysis.diagnosis.words import rule_of
+from spectrace.analysis.diagnosis.words import words_of
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
 from spectrace.format.figures import count_of, number, percent
@@ -78,6 +85,8 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
     yield from heading("causes", width, is_first=True)
     yield from _findings(facts, width)
     yield from heading("acceptance", width)
+    if facts.counts.proposals and is_simulated(facts.run):
+        yield from paragraph(SIMULATED_NOTE, width, role="warning")
     yield from _metrics(facts.counts, width)
     yield from heading("accept length over the run", width)
     yield from _course(facts.series, facts.run, width)
@@ -94,24 +103,27 @@ def _lines(facts: Overview, width: int) -> Iterator[PageLine]:
 
 def _findings(facts: Overview, width: int) -> Iterator[PageLine]:
     found = facts.diagnosis
-    for at, finding in enumerate(found.findings):
-        is_telling = at == 0 and finding.id != "workload/too-small"
-        yield from finding_lines(finding, width, with_evidence=is_telling)
-    if not found.findings:
-        words = "Nothing found. That is no proof of health: see below what could not be checked."
-        yield from paragraph(words, width)
+    named, small = causes(found), smallness(found)
+    for at, finding in enumerate(named):
+        yield from finding_lines(finding, width, with_evidence=at == 0)
+    if not named:
+        yield from paragraph(nothing_found(found), width, role="strong")
     if sentence := what_now(found, facts.run, visible(facts.name, limit=80)):
         yield from labelled("next", sentence, width)
+    if small is not None:
+        yield from finding_lines(small, width)
     if found.look_first:
-        yield from labelled("look first at", visible(", ".join(found.look_first), limit=200), width)
-    for item in found.counterfactuals:
+        yield from labelled("look first at", visible(", ".join(map(words_of, found.look_first))), width)
+    for item in telling(found):
         yield from labelled("what if", visible(item.summary, limit=400), width)
     yield from bound_lines(facts.total, width, "spectrace diagnose")
 
 
 def _answered(found: Diagnosis, width: int) -> Iterator[PageLine]:
-    accused = {rule_of(finding.id) for finding in found.findings}
-    yield from cleared_lines((item for item in found.cleared if rule_of(item.id) not in accused), width)
+    yield from cleared_lines(cleared_of(found), width)
+    for item in found.counterfactuals:
+        if item not in telling(found):
+            yield from labelled("what if", visible(item.summary, limit=400), width)
     yield from not_checked_lines(found.not_checked, width)
 
 

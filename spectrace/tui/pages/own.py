@@ -59,6 +59,9 @@ _MARKS: tuple[tuple[str, Role, str], ...] = (
     ("·token", "dim", "not reached: after a rejection"),
     ("-token", "dim", "tree: another child was accepted here"),
     ("+token", "bonus", "the target's own token after full acceptance"),
+    ("‹2", "dim", "two more tokens before these, for which the line has no room"),
+    ("!", "warning", "before a step: a finding of the diagnosis names it"),
+    ("more: Enter", "strong", "the step has more than its pane shows"),
     ("▁▄█", "dim", "second row: share of steps with a rejection"),
 )
 

@@ -22,6 +22,10 @@ class PageLine:
     """The step that Enter goes to from this line."""
     position: int | None = None
     """Token of that step."""
+    page: str = ""
+    """Id of the page that Enter opens there, "" = the list of steps."""
+    word: str = ""
+    """What is said there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,6 +6,7 @@ Texts come in escaped. Every line is at most as wide as asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from rich.cells import cell_len
 
@@ -24,7 +25,7 @@ def line(*spans: Span, row: int | None = None, position: int | None = None) -> P
 
 def fitted(lines: Iterable[PageLine], width: int) -> list[PageLine]:
     """The lines, each clipped to the width."""
-    return [PageLine(clip_line(one.spans, width), one.row, one.position) for one in lines]
+    return [replace(one, spans=clip_line(one.spans, width)) for one in lines]
 
 
 def heading(title: str, width: int, *, is_first: bool = False) -> Iterator[PageLine]:

@@ -13,12 +13,14 @@ from spectrace.analysis.rejection import NodeState, item, node_states, rejected_
 from spectrace.format.records import Run, Step
 from spectrace.format.text import visible
 from spectrace.tui.cells import cell_number
+from spectrace.tui.findings import known_findings
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.missing import missing_fields, missing_words
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, flowing, heading, labelled, line, paragraph
 from spectrace.tui.pages.texts import Texts, step_texts
+from spectrace.tui.spans import Span
 from spectrace.tui.step_detail import (
     damaged_lines,
     emitted_words,
@@ -60,6 +62,8 @@ class StepFacts:
     context: Sequence[int | None]
     choice: Choice | None
     """Of the first refused place."""
+    wrong: Sequence[str]
+    """What findings say of the step, where a screen has asked for them."""
     is_empty: bool
     """The trace has no step at all."""
 
@@ -71,7 +75,7 @@ def gather(loader: Loader, row: int) -> StepFacts:
     states = () if step is None else node_states(step)
     context = () if step is None else loader.context(row, CONTEXT)
     run = loader.run
-    refused = rejected_state(states)
+    refused, findings = rejected_state(states), known_findings(loader)
     choice = None
     if step is not None and refused is not None:
         choice = choice_after(step, refused.parent, DraftVocabulary(run), refused.wanted_id)
@@ -83,6 +87,7 @@ def gather(loader: Loader, row: int) -> StepFacts:
         names=step_texts(loader, step, context),
         context=context,
         choice=choice,
+        wrong=() if findings is None else findings.wrong_in(row),
         is_empty=is_empty,
     )
 
@@ -98,6 +103,8 @@ def lines(facts: StepFacts, width: int) -> list[PageLine]:
 
 def _lines(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine]:
     yield from heading(title_of(facts.row, step), width, is_first=True)
+    for words in facts.wrong:
+        yield from paragraph(words, width, first=Span("! ", "warning"), role="warning")
     yield from _context(facts, width)
     if facts.choice is not None:
         yield from paragraph(choice_words(facts.choice, facts.names, facts.run), width, role="strong")
@@ -128,11 +135,10 @@ def _context(facts: StepFacts, width: int) -> Iterator[PageLine]:
 
 
 def _tokens(facts: StepFacts, step: Step, width: int) -> Iterator[PageLine]:
-    size = token_cells(width)
-    yield line(*table_head(size))
+    yield line(*table_head(token_cells(width)))
     for at, state in enumerate(facts.states[:_MOST_NODES]):
-        spans = node_line(step, state, facts.names, size, is_cursor=False)
-        yield line(*(spans if width >= 100 else spans[:-1]), row=facts.row, position=at)
+        spans = node_line(step, state, facts.names, width, is_cursor=False)
+        yield line(*spans, row=facts.row, position=at)
     if not facts.states:
         yield from paragraph("The step has no token.", width)
     if any(state.status == "not_reached" for state in facts.states):

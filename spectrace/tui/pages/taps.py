@@ -99,7 +99,7 @@ def lines(facts: TapsFacts, width: int) -> list[PageLine]:
 
 def _lines(facts: TapsFacts, width: int) -> Iterator[PageLine]:
     yield from heading("verdict", width, is_first=True)
-    yield from outcome_lines([one for one in facts.outcomes if not isinstance(one, Cleared)], width)
+    yield from outcome_lines([one for one in facts.outcomes if not isinstance(one, Cleared)], width, "taps")
     yield from _cleared(facts.outcomes, width)
     yield from bound_lines(facts.total, width, "spectrace diagnose")
     yield from heading("header", width)

@@ -85,7 +85,7 @@ def lines(facts: VocabularyFacts, width: int) -> list[PageLine]:
 
 def _lines(facts: VocabularyFacts, width: int) -> Iterator[PageLine]:
     yield from heading("verdict", width, is_first=True)
-    yield from outcome_lines(facts.outcomes, width)
+    yield from outcome_lines(facts.outcomes, width, "vocabulary")
     yield from bound_lines(facts.total, width, "spectrace diagnose")
     yield from heading("the map, read both ways", width)
     yield from _map(facts, width)

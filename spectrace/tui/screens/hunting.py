@@ -142,6 +142,7 @@ class HuntingScreen(MovingScreen):
     def on_diagnosis_made(self, message: DiagnosisMade) -> None:
         """The rules have answered."""
         asked, self._asked = self._asked, None
+        self.show_list()
         if message.findings is None:
             self.say(message.error)
         elif asked is not None:
@@ -230,6 +231,11 @@ class HuntingScreen(MovingScreen):
         self._anchor = None
         super().go_to(row, word, scroll=scroll, position=position)
 
+    def jump_to(self, row: int, word: str = "", *, position: int | None = None) -> None:
+        """As `MovingScreen`; a match that is found later does not pull the reader back."""
+        self.hunt.stop_waiting()
+        super().jump_to(row, word, position=position)
+
     def say(self, word: str) -> None:
         """As `MovingScreen`; a page above that follows the cursor says it too."""
         super().say(word)
@@ -266,7 +272,7 @@ class HuntingScreen(MovingScreen):
         elif arrival.row is None:
             self.say(arrival.word)
         else:
-            self.jump_to(arrival.row, arrival.word)
+            super().jump_to(arrival.row, arrival.word)
 
 
 def _is_rejected(step: Step) -> bool:

@@ -33,6 +33,11 @@ class KeyScreen(Screen[None]):
         """The app."""
         return cast("Viewer", self.app)
 
+    @property
+    def has_widgets(self) -> bool:
+        """Whether there is anything to draw on: not before Textual has composed it, nor on the way out."""
+        return self.is_mounted and self.display
+
     def _screen_resized(self, size: Size) -> None:
         # A size that is stale posts another resize: two in the queue would chase each other for ever.
         super()._screen_resized(self.app.size)

@@ -28,6 +28,10 @@ _AT_ONCE = ("view.back", "system.leave", "system.quit", "system.interrupt", "scr
 """Keys that do not wait until there are lines."""
 
 
+def _leads(line: PageLine) -> bool:
+    return line.row is not None or bool(line.page)
+
+
 class PageScreen(AskingScreen):
     """One page.
 
@@ -35,10 +39,12 @@ class PageScreen(AskingScreen):
         page: what is shown.
         row: the step under the cursor.
         scrolls_by_line: see `LineList`.
+        word: what is to be said first.
     """
 
-    def __init__(self, page: Page, row: int, *, scrolls_by_line: bool) -> None:
+    def __init__(self, page: Page, row: int, *, scrolls_by_line: bool, word: str = "") -> None:
         super().__init__()
+        self.word = word
         self.page = page
         self.row = row
         self.needle = ""
@@ -73,14 +79,15 @@ class PageScreen(AskingScreen):
 
     def gather(self) -> None:
         """Asks for the facts, on a thread."""
-        row, loader, page = self.row, self.viewer.loader, self.page
+        # Looked up here: on the thread, the screen may have been left and know no app any more.
+        row, viewer, loader, page = self.row, self.viewer, self.viewer.loader, self.page
         total, known = self.viewer.gathered.get(page.id, (-1, None))
         if total == loader.total:
             self.post_message(PageGathered(row, Outcome(known)))
             return
         self.gathering.start(
             lambda stop: page.gather(loader.stoppable(stop), row),
-            lambda outcome: self.viewer.tell(self, PageGathered(row, outcome)),
+            lambda outcome: viewer.tell(self, PageGathered(row, outcome)),
         )
 
     def on_page_gathered(self, message: PageGathered) -> None:
@@ -107,6 +114,8 @@ class PageScreen(AskingScreen):
         self.show_place()
 
     def _lay_out(self) -> None:
+        if not self.has_widgets:
+            return
         if self._facts is not None:
             # Two cells are kept for the cursor.
             self._lines = self.page.lines(self._facts[0], max(self.app.size.width - 2, 1))
@@ -124,6 +133,8 @@ class PageScreen(AskingScreen):
 
     def show_place(self) -> None:
         """What follows every key: title, status, hints."""
+        if not self.has_widgets:  # Drawn as soon as there is a size.
+            return
         width = self.app.size.width
         self._pane("title").show(
             [page_title(self.page.title, self.row if self.page.follows_cursor else None, width)]
@@ -186,13 +197,21 @@ class PageScreen(AskingScreen):
         self._put_cursor(count - 1 if count else line % max(len(self._lines), 1))
 
     def action_open(self) -> None:
-        """The step of the line, in the list of steps."""
+        """Where the line leads: a step in the list, or the page that shows more."""
         self.taken_count()
         line = self._lines[self.lines.cursor] if self._lines else None
-        if line is None or line.row is None:
-            self.say("no step belongs to this line")
+        if line is None or not _leads(line):
+            self.say(f"this line leads nowhere: {self._way_on()}")
         else:
-            self.viewer.show_steps(line.row, line.position)
+            self.viewer.open_place(line)
+
+    def _way_on(self) -> str:
+        """What can be done where a line leads nowhere."""
+        leading = [at for at, line in enumerate(self._lines) if _leads(line)]
+        if not leading:
+            return "S shows the steps"
+        nearest = min(leading, key=lambda at: abs(at - self.lines.cursor))
+        return f"line {nearest + 1:,} does ({nearest + 1}g)"
 
     def action_finding(self, direction: int) -> None:
         """The step of the next finding, in the list of steps; the one under its cursor counts."""
@@ -310,7 +329,11 @@ class PageScreen(AskingScreen):
             # The first line that leads somewhere. The list may not know its height yet: title, status and
             # hints take a line each.
             if self.viewer.screen is self:
-                first = next((i for i, line in enumerate(self._lines) if line.row is not None), 0)
-                self.lines.set_cursor(first if first < self.app.size.height - 3 else 0)
+                first = next((i for i, line in enumerate(self._lines) if _leads(line)), 0)
+                self.lines.set_cursor(first if first < self.app.size.height - 3 else self._first_text())
                 self.show_place()
             await self.start_taking_keys()
+
+    def _first_text(self) -> int:
+        """The first line below the heading."""
+        return min(1, max(len(self._lines) - 1, 0))

@@ -6,9 +6,12 @@ Lays the terminal out and hands lines to the widgets. Where the reader is and wh
 
 from __future__ import annotations
 
+from time import monotonic
+
 from textual.app import ComposeResult
 from textual.timer import Timer
 
+from spectrace.tui.findings import Findings
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
@@ -29,8 +32,8 @@ from spectrace.tui.summary import (
 from spectrace.tui.widgets.line_list import LineList
 from spectrace.tui.widgets.line_pane import LinePane
 
-DETAIL_DELAY = 0.03
-"""Seconds after the last key before the detail pane follows, so that a held key draws two lines."""
+DETAIL_DELAY = 0.04
+"""Keys that come faster than this, in seconds, draw two lines: the detail pane waits for the last of them."""
 _VIEWS: tuple[TokenView, ...] = ("text", "ids", "both")
 
 
@@ -51,8 +54,11 @@ class StepsScreen(HuntingScreen):
         self._facts: HeaderFacts = loader.facts
         self._scrolls_by_line = scrolls_by_line
         self._detail_timer: Timer | None = None
+        self._moved_at = 0.0
         self._shares: list[float | None] = []
         self._first_word = word
+        self._findings: Findings | None = None
+        """What is marked in the list."""
 
     def compose(self) -> ComposeResult:
         """Header, minimap, column names, list, detail, status, hints."""
@@ -83,13 +89,18 @@ class StepsScreen(HuntingScreen):
         return self.layout_now.list or self.layout_now.detail
 
     def show_detail_soon(self) -> None:
-        """Shows the step when no further key comes at once."""
+        """Shows the step, of keys that come fast the last one's."""
         if self._detail_timer is not None:
             self._detail_timer.stop()
-        self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
+        if monotonic() - self._moved_at < DETAIL_DELAY:
+            self._detail_timer = self.set_timer(DETAIL_DELAY, self._show_detail)
+        else:
+            self._show_detail()
+        self._moved_at = monotonic()
 
     def show_list(self) -> None:
-        """The list has other steps, or more of them."""
+        """The list has other steps, or more of them, or findings name some of them."""
+        self._findings = self.viewer.findings
         self.steps.set_total(len(self.listed))
         self.steps.redraw()
 
@@ -98,7 +109,16 @@ class StepsScreen(HuntingScreen):
     def _list_line(self, index: int, is_cursor: bool) -> Line:
         row = self.listed.row_at(index)
         step, states = self.loader.states(row)
-        return step_line(row, step, states, self.loader, self._columns, view=self.view, is_cursor=is_cursor)
+        return step_line(
+            row,
+            step,
+            states,
+            self.loader,
+            self._columns,
+            view=self.view,
+            is_cursor=is_cursor,
+            is_named=self._findings is not None and row in self._findings.rows,
+        )
 
     def _lay_out(self) -> None:
         """Shares out the lines of the terminal, and what hangs on the width."""
@@ -151,7 +171,14 @@ class StepsScreen(HuntingScreen):
         else:
             step, states = self.loader.states(self.row)
             lines = detail_lines(
-                self.row, step, states, self.loader, position=self.position, width=width, height=height
+                self.row,
+                step,
+                states,
+                self.loader,
+                position=self.position,
+                width=width,
+                height=height,
+                wrong=() if self._findings is None else self._findings.wrong_in(self.row),
             )
         self._pane("detail").show(lines)
 
@@ -255,6 +282,12 @@ class StepsScreen(HuntingScreen):
 
     # --- what Textual tells ---
 
+    def on_screen_resume(self) -> None:
+        """The screen above may have asked for the findings."""
+        if self._early is None and self.viewer.findings != self._findings:
+            self.show_list()
+            self.show_detail_soon()
+
     def on_line_clicked(self, message: LineClicked) -> None:
         """The mouse points at a step."""
         self.go_to(self.listed.row_at(message.index))
@@ -272,7 +305,6 @@ class StepsScreen(HuntingScreen):
             return
         self.go_to(self.row, self._facts.problems[0] if self._facts.problems else self._first_word)
         self._show_detail()
+        self.viewer.begin()
         await self.start_taking_keys()
-        self.viewer.is_drawn = True
-        self.refresh()
         self.viewer.count_requests()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from spectrace import Trace, compare
-from spectrace.analysis.comparison.alignment import align
+from spectrace.analysis.comparison.alignment import Pairing, Prompt, align
 
 Traced = Callable[..., Trace]
 Cut = Callable[..., list[dict[str, Any]]]
@@ -92,3 +93,21 @@ def test_an_empty_trace_is_told_apart(traced: Traced, cut: Cut) -> None:
     whole = traced(cut([1, 2], [1]))
     assert compare(whole, traced([], requests=[])).alignment.problem == "B holds no request"
     assert compare(traced([]), whole).alignment.problem == "A holds no step of a common prompt"
+
+
+def test_many_equal_prompts_are_paired_first_with_first() -> None:
+    """A load test sends one prompt 200,000 times: each request is looked at once, whoever waits for it."""
+    many = 200_000
+    sides = [[Prompt(f"{side}{n}", [n], "sha256:same", None) for n in range(many)] for side in "ab"]
+    asked: Counter[str] = Counter()
+
+    def key(prompt: Prompt) -> str | None:
+        asked[prompt.name[0]] += 1
+        return prompt.digest
+
+    pairing = Pairing((sides[0], sides[1][:-1]))
+    pairing.by("prompt_digest", key)
+    assert all(one.numbers == other.numbers for _, one, other in pairing.pairs)
+    assert len(pairing.pairs) == many - 1
+    assert [[prompt.name for prompt in left] for left in pairing.left] == [[f"a{many - 1}"], []]
+    assert max(asked.values()) <= many

@@ -14,7 +14,9 @@ import pytest
 
 from spectrace import Trace
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
-from spectrace.analysis.diagnosis.metrics import mean_of_requests
+from spectrace.analysis.diagnosis.facts import collect
+from spectrace.analysis.diagnosis.metrics import CountTally
+from spectrace.analysis.formulas import mean_accept_length
 from spectrace.format.projections import project
 
 Chain = Callable[..., list[dict[str, Any]]]
@@ -194,9 +196,9 @@ def test_h4_taps_one_layer_early(imported: Callable[..., Trace], chain: Chain, f
     assert first.evidence["shift"] == -1
     assert "shifts" not in first.evidence
     assert first.advice.startswith("Raise the layer ids given to the engine by 1")
-    assert first.evidence["best_match"] == [1, 29, 56]
-    assert first.evidence["cosine_at_best"] == [1.0, 1.0, 1.0]
-    assert all(0.85 < cosine < 0.98 for cosine in first.evidence["cosine_at_declared"])
+    assert first.evidence["boundaries_nearest"] == [1, 29, 56]
+    assert first.evidence["cosine_at_nearest"] == [1.0, 1.0, 1.0]
+    assert all(0.85 < cosine < 0.98 for cosine in first.evidence["cosine_at_meant"])
     here, there = first.evidence["alpha1"], first.evidence["alpha1_of_control"]
     assert (here.value, round(here.low, 3), round(here.high, 3)) == (0.10, 0.066, 0.149)
     assert (there.value, round(there.low, 3), round(there.high, 3)) == (0.45, 0.383, 0.519)
@@ -235,8 +237,8 @@ def test_references_of_two_prompts_are_each_held_against_their_own(imported: Cal
     run, steps, references = two_prompts(shift_of_second=0)
     diagnosis = diagnose(imported(run, steps, references))
     found = next(item for item in diagnosis.cleared if item.id == "tap-layer")
-    assert found.evidence["cosine_at_declared"] == [1.0, 1.0, 1.0]
-    assert found.evidence["n"] == 36
+    assert found.evidence["cosine_at_meant"] == [1.0, 1.0, 1.0]
+    assert found.evidence["rows_compared"] == 36
 
 
 def test_a_shift_in_the_second_request_only_is_not_missed(imported: Callable[..., Trace]) -> None:
@@ -579,7 +581,7 @@ def test_h15_the_map_is_cleared_and_the_form_of_the_states_is_named(
     diagnosis = diagnose(imported(run, steps, references))
     first = diagnosis.findings[0]
     assert (first.id, first.strength) == ("tap-form/unknown", "strong")
-    assert max(first.evidence["cosine_at_best"]) < 0.75
+    assert max(first.evidence["cosine_at_nearest"]) < 0.75
     assert "training row" in first.advice
     assert diagnosis.measured["accept_length"] == pytest.approx(1.90)
     rate = diagnosis.measured["acceptance_rate"]
@@ -593,8 +595,7 @@ def test_h15_the_map_is_cleared_and_the_form_of_the_states_is_named(
 
 def test_mean_of_requests_weighs_each_request_alike(imported: Callable[..., Trace], chain: Chain) -> None:
     """A long request counts no more than a short one."""
-    from spectrace.analysis.diagnosis.facts import collect
-
-    facts = collect(imported({}, chain([3] * 10, request="a") + chain([1] * 90, request="b")), [])
-    assert mean_of_requests(facts.sample) == pytest.approx(3.0)
+    trace = imported({}, chain([3] * 10, request="a") + chain([1] * 90, request="b"))
+    facts = collect(trace, [CountTally])
+    assert mean_accept_length(facts.of(CountTally).requests) == pytest.approx(3.0)
     assert facts.sample.accept_length == pytest.approx(2.2)

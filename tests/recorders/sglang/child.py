@@ -37,12 +37,13 @@ def main(models: Path, out: Path, names: list[str]) -> None:
     install_kernels()
     _fork()
     _use_full_masks()
+    from tests.recorders.sglang.faults import FAULTS, scenario
     from tests.recorders.sglang.scenarios import SCENARIOS
 
     os.environ["SPECTRACE_OUT"] = str(out)  # SGLang loads its plugins once per process
     for name in names:
         started = time.monotonic()
-        run(models, out / name, SCENARIOS[name])
+        run(models, out / name, scenario(name) if name in FAULTS else SCENARIOS[name])
         sys.stdout.write(f"{name}: {time.monotonic() - started:.1f} s\n")
         sys.stdout.flush()
 
@@ -50,7 +51,7 @@ def main(models: Path, out: Path, names: list[str]) -> None:
 def _fork() -> None:
     """Starts SGLang's processes as copies of this one."""
     start = multiprocessing.set_start_method
-    multiprocessing.set_start_method = lambda *_, **__: start("fork", force=True)  # type: ignore[assignment]
+    multiprocessing.set_start_method = lambda *_, **__: start("fork", force=True)
 
 
 def _use_full_masks() -> None:
@@ -73,13 +74,10 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         del os.environ[variable]
     if scenario.is_recorded:
         os.environ |= {"SPECTRACE_OUT": str(folder), **scenario.environment}
-    if scenario.patch:
-        globals()[scenario.patch]()
+    undo = globals()[scenario.patch]() if scenario.patch else None
     speculative = dict(scenario.speculative)
-    if "speculative_draft_model_path" in speculative:
-        speculative["speculative_draft_model_path"] = str(
-            models / speculative["speculative_draft_model_path"]
-        )
+    if scenario.draft is not None:
+        speculative["speculative_draft_model_path"] = str(models / scenario.draft)
     arguments: dict[str, Any] = {
         "model_path": str(models / "target"),
         "attention_backend": "triton" if speculative else "torch_native",
@@ -91,14 +89,14 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         "dtype": "float32",
         "grammar_backend": "none",
         "log_level": "warning",
-        "max_running_requests": 4,
-        "max_total_tokens": 2048,
+        "max_running_requests": 8,
+        "max_total_tokens": 4096,
         "mem_fraction_static": 0.3,
         "random_seed": 0,
         "sampling_backend": "pytorch",
         "skip_server_warmup": True,
     }
-    engine = sglang.Engine(**{**arguments, **speculative})
+    engine = sglang.Engine(**{**arguments, **speculative, **scenario.engine})
     started = time.monotonic()
     found = engine.generate(
         prompt=prompts(scenario),
@@ -106,6 +104,8 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     )
     seconds = time.monotonic() - started
     engine.shutdown()
+    if undo is not None:
+        undo()
     requests = {output["meta_info"]["id"]: _described(output) for output in found}
     (folder / "outputs.json").write_text(json.dumps({"seconds": seconds, "requests": requests}))
 
@@ -120,6 +120,23 @@ def _described(output: Any) -> dict[str, Any]:
         "finish_reason": info["finish_reason"]["type"],
         **{name: value for name, value in info.items() if name.startswith("spec_")},
     }
+
+
+# --- patches ---------------------------------------------------------------------------------------
+
+
+def break_hook() -> Any:
+    """Makes what the recorder does with the target's logits fail."""
+    from importlib import import_module
+
+    follow: Any = import_module("spectrace_sglang.follow")
+    original = follow.add_target
+
+    def broken(*args: Any, **kwargs: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    follow.add_target = broken
+    return lambda: setattr(follow, "add_target", original)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,13 @@ class Scenario:
     """Arguments of Engine."""
     draft: str | None = None
     """Folder of the draft, beside the target's."""
+    engine: Mapping[str, Any] = field(default_factory=dict)
+    """What differs from the usual arguments of Engine."""
     environment: Mapping[str, str] = field(default_factory=dict)
     num_prompts: int = 2
     num_tokens: int = 16
+    repeats: int = 1
+    """How often each prompt is written in a row, to make it long."""
     patch: str | None = None
     """Name of a function of the child that changes the engine before it starts."""
     is_recorded: bool = True
@@ -39,9 +43,26 @@ TREE = eagle3(2, 3, 7)
 
 SCENARIOS: Mapping[str, Scenario] = {
     "chain": Scenario(speculative=CHAIN, draft="eagle3"),
-    "plain": Scenario(is_recorded=False),
+    "plain": Scenario(is_recorded=False, num_prompts=6, num_tokens=40),
     "chain-unrecorded": Scenario(speculative=CHAIN, draft="eagle3", is_recorded=False),
-    "tree": Scenario(speculative=TREE, draft="eagle3"),
+    "tree": Scenario(speculative=TREE, draft="eagle3", num_prompts=4, num_tokens=32),
+    "long": Scenario(speculative=CHAIN, draft="eagle3", num_prompts=6, num_tokens=40),
+    "overlap": Scenario(speculative=CHAIN, draft="eagle3", engine={"disable_overlap_schedule": False}),
+    "chunked": Scenario(
+        speculative=CHAIN,
+        draft="eagle3",
+        engine={"chunked_prefill_size": 32, "disable_radix_cache": False},
+        num_tokens=6,
+        repeats=4,
+    ),
+    "ids": Scenario(speculative=TREE, draft="eagle3", environment={"SPECTRACE_CAPTURE": "ids"}, num_tokens=6),
+    "broken-hook": Scenario(speculative=CHAIN, draft="eagle3", patch="break_hook", num_tokens=6),
+    "standalone": Scenario(
+        speculative={**CHAIN, "speculative_algorithm": "STANDALONE"}, draft="draft", num_tokens=8
+    ),
+    "ngram": Scenario(
+        speculative={"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}, num_tokens=24
+    ),
 }
 
 
@@ -49,7 +70,8 @@ def prompts(scenario: Scenario) -> list[str]:
     """Texts for a scenario."""
     from spectrace_demo import prompts as bundled
 
-    return list(bundled())[: scenario.num_prompts]
+    texts = bundled()
+    return [" ".join([texts[at % len(texts)]] * scenario.repeats) for at in range(scenario.num_prompts)]
 
 
 def trace_of(folder: Path) -> Path:

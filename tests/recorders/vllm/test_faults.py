@@ -7,18 +7,11 @@ import pytest
 import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
 from spectrace.analysis.diagnosis.verdict import Strength
-from tests.recorders.vllm.conftest import Outcome, Runs
+from tests.recorders.vllm.conftest import Runs
 from tests.recorders.vllm.faults import FAULTS
+from tests.recorders.vllm.invariants import findings
 
 pytestmark = pytest.mark.engine
-
-_ABOUT_THE_SAMPLE = "workload/too-small"
-
-
-def found(outcome: Outcome) -> list[str]:
-    """Ids of the findings, most certain first, without what is said of the number of steps."""
-    with spectrace.open(outcome.trace) as trace:
-        return [finding.id for finding in diagnose(trace).findings if finding.id != _ABOUT_THE_SAMPLE]
 
 
 @pytest.mark.parametrize("name", FAULTS)
@@ -27,7 +20,7 @@ def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
 
     What was not loaded holds what the memory held before, which may be no number: then that comes first.
     """
-    names = found(faulty[name])
+    names = findings(faulty[name])
     if name == "midlayer-missing" and names[0] == "nonfinite/values":
         del names[0]
     assert names[0] == FAULTS[name].finding
@@ -35,7 +28,7 @@ def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
 
 def test_a_healthy_run_is_accused_of_nothing(v1: Runs) -> None:
     """The same pair without a fault has no finding."""
-    assert found(v1["eagle3"]) == []
+    assert findings(v1["eagle3"]) == []
 
 
 def test_an_open_bug_of_vllm_is_named(faulty: Runs) -> None:

@@ -6,7 +6,8 @@ import pytest
 
 import spectrace
 from tests.recorders.vllm.conftest import Runs
-from tests.recorders.vllm.invariants import check_lossless, check_run
+from tests.recorders.vllm.invariants import check_lossless, check_run, findings
+from tests.recorders.vllm.scenarios import K
 
 pytestmark = pytest.mark.engine
 
@@ -94,3 +95,44 @@ def test_texts_that_end_by_themselves(v1: Runs) -> None:
         assert outcome.steps[name][-1].stop == reasons[output["finish_reason"]]
         assert all(step.stop is None for step in outcome.steps[name][:-1])
     assert "stop" in {output["finish_reason"] for output in outcome.outputs.values()}
+
+
+@pytest.mark.parametrize(
+    ("name", "plain", "method"),
+    [
+        ("eagle1", "plain", "eagle"),
+        ("parallel", "plain", "eagle3"),
+        ("custom", "plain", "other"),
+        ("mtp", "plain-mimo", "mtp"),
+    ],
+)
+def test_other_methods(v1: Runs, name: str, plain: str, method: str) -> None:
+    """EAGLE-1, parallel drafting, a proposer of one's own, MTP: as true, and accused of nothing."""
+    outcome = v1[name]
+    check_run(outcome, v1[plain])
+    assert outcome.run.method == method
+    assert sum(step.num_accepted for steps in outcome.steps.values() for step in steps) > 10
+    assert findings(outcome) == []
+
+
+@pytest.mark.parametrize("name", ["eagle1", "mtp"])
+def test_a_draft_that_reads_the_last_state(v1: Runs, name: str) -> None:
+    """EAGLE-1 and MTP are fed what the target returns, normed; position by position the trace has it."""
+    run = v1[name].run
+    assert run.taps.normed
+    assert list(run.taps.boundaries) == [run.target.num_layers]
+    for steps in v1[name].steps.values():
+        for step in (step for step in steps if step.proposal_ids):
+            assert [tap.position for tap in step.taps] == [step.position - 1]
+            assert list(step.draft_positions) == [step.position - 2 + at for at in range(K)]
+            assert len(step.draft_inputs) == K
+
+
+def test_parallel_drafting_gives_every_depth(v1: Runs) -> None:
+    """One forward for all depths: each has its own probabilities; what it cannot give is named."""
+    run = v1["parallel"].run
+    assert {"draft_positions", "draft_inputs"} <= set(run.capture.unavailable)
+    for steps in v1["parallel"].steps.values():
+        for step in (step for step in steps if step.proposal_ids):
+            assert [top[0][0] for top in step.draft_top] == list(step.draft_ids)
+            assert [raw + run.vocab_map.d2t[raw] for raw in step.draft_ids] == list(step.proposal_ids)

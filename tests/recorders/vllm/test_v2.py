@@ -15,13 +15,18 @@ IDS = ("proposal_ids", "draft_ids", "emitted_ids", "target_ids", "num_accepted",
 NUMBERS = ("draft_logprobs", "draft_entropy", "target_logprobs", "target_gaps")
 
 
-@pytest.mark.parametrize("name", ["eagle3", "draft", "ngram", "async"])
+@pytest.mark.parametrize("name", ["eagle3", "draft", "ngram", "async", "eagle1"])
 def test_a_recorded_run_is_lossless_and_its_trace_is_true(v2: Runs, name: str) -> None:
     """Tokens, decisions, positions and vLLM's own metrics agree with the trace, step by step."""
     check_run(v2[name], v2["plain"])
 
 
-@pytest.mark.parametrize("name", ["eagle3", "draft"])
+def test_multi_token_prediction(v2: Runs) -> None:
+    """A draft that is a part of the target's own checkpoint."""
+    check_run(v2["mtp"], v2["plain-mimo"])
+
+
+@pytest.mark.parametrize("name", ["eagle3", "draft", "eagle1", "mtp"])
 def test_both_runners_record_the_same_events(v1: Runs, v2: Runs, name: str) -> None:
     """V1 and V2 decide alike, and the two traces hold the same ids and the same numbers."""
     assert v2[name].run.engine.runner == "V2"

@@ -37,10 +37,32 @@ def test_the_cause_stands_at_the_top(name: str, sample_traces: Path) -> None:
     assert strength in ("certain", "strong", "hint")
 
 
-def test_enter_on_a_finding_leads_to_its_first_witness(sample_traces: Path) -> None:
-    """Every line of a finding carries the step that shows it first."""
-    lines = lines_of("overview", sample_traces / "eagle3-map-as-direct.spectrace")
-    assert [line.row for line in lines[1:6]] == [1] * 5
+PAGES = {
+    "eagle3-map-as-direct": ("V", "vocabulary", 1),
+    "eagle3-taps-shifted": ("H", "taps", 0),
+    "eagle3-taps-normed": ("H", "taps", 0),
+    "eagle3-feedback-normed": ("H", "taps", 1),
+    "eagle3-draft-kv-kept": ("s", "step", 2),
+    "eagle3-positions-shifted": ("s", "step", 1),
+    "eagle3-random-head": ("s", "step", 1),
+    "vllm-v1-layers-as-outputs": ("H", "taps", None),
+}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_finding_says_which_screen_shows_it(name: str, sample_traces: Path) -> None:
+    """Every line of a finding leads to that page, at its first witness where it has one."""
+    key, page, row = PAGES[name]
+    lines = lines_of("overview", sample_traces / f"{name}.spectrace")
+    assert {(line.page, line.row) for line in lines[1:5]} == {(page, row)}
+    assert f"{key} shows it, Enter goes there" in flat("overview", sample_traces / f"{name}.spectrace")
+    assert lines[1].word.endswith(f": {key} shows it")
+
+
+def test_weights_that_are_missing_are_shown_by_no_screen(sample_traces: Path) -> None:
+    """The finding itself says everything: its lines lead nowhere."""
+    lines = lines_of("overview", sample_traces / "eagle3-no-midlayer.spectrace")
+    assert {(line.page, line.row) for line in lines[1:5]} == {("", None)}
 
 
 def test_the_first_finding_has_its_numbers(sample_traces: Path) -> None:
@@ -59,6 +81,14 @@ def test_no_finding_is_not_called_health(sample_traces: Path, monkeypatch: pytes
     assert "Nothing found. That is no proof of health" in text
     assert "cleared tap-layer: each tap matches its boundary" in text
     assert "open cost/below-break-even: no baseline.token_ns; record times" in text
+
+
+@pytest.mark.parametrize("name", ["eagle3", "eagle3-tree", "draft-greedy", "draft-sampled", "killed"])
+def test_where_nothing_is_found_that_stands_first(name: str, sample_traces: Path) -> None:
+    """The first line under the heading is the verdict of `spectrace diagnose`, not a hint of few steps."""
+    text = shown("overview", sample_traces / f"{name}.spectrace", width=100).splitlines()
+    assert re.match(r"Nothing found\. That is no proof of health: \d+ cleared, \d+ could not", text[1])
+    assert any(line.startswith("hint     workload/too-small") for line in text[2:])
 
 
 def test_nothing_found_of_a_weak_draft_says_what_to_do(sample_traces: Path) -> None:

@@ -1,0 +1,231 @@
+"""Header facts: what SGLang's settings and the loaded models say about a run, in the names of a trace.
+
+What a checkpoint declares stands beside what really runs; nothing is concluded from the difference. Feature
+detection only: a fact that a version does not offer is left out. Hooks nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+import spectrace
+from spectrace.checkpoint.records import Checkpoint
+from spectrace_serving.checkpoint import find_checkpoint, has_map, kept_ids, parameter_lists
+from spectrace_serving.facts import (
+    LAYER_IDS,
+    Facts,
+    declared_layers,
+    declared_rope,
+    eos_ids,
+    fingerprints,
+    num_rows,
+    rope_used,
+    without_missing,
+)
+from spectrace_sglang.engine import Engine
+from spectrace_sglang.hooks import engine_version
+from spectrace_transformers.facts import model_id, rope_facts
+from spectrace_transformers.token_text import Vocabulary
+
+_DRAFTS = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top", "draft_positions", "draft_inputs")
+DRAFT_VALUES = _DRAFTS[1:]
+"""What only a look at the draft's own forwards gives."""
+_NEVER = {
+    "draft_kv_length": "SGLang keeps the draft's cache in pages and trims it by position alone",
+    "overlaps": "both distributions at every node are not compared while serving",
+}
+
+
+def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str]) -> Facts:
+    """The header as far as it is known before the first request.
+
+    Args:
+        engine: what runs.
+        vocabulary: the target's tokens, where texts are captured.
+        problems: fields that will be missing, and why.
+    """
+    checkpoint = None
+    if engine.draft is not None and engine.draft_config is not None:
+        checkpoint = find_checkpoint(
+            str(engine.draft_config.model_path), getattr(engine.draft_config, "revision", None)
+        )
+    has_texts = vocabulary is not None
+    return without_missing(
+        {
+            "recorder": {"name": "spectrace_sglang", "version": spectrace.__version__},
+            "engine": {
+                "name": "sglang",
+                "version": engine_version(),
+                "flags": _flags(engine),
+            },
+            "method": engine.method if engine.worker is not None else None,
+            "target": model_facts(engine.config),
+            "draft": draft_facts(engine, checkpoint),
+            "vocab_map": map_facts(engine, checkpoint),
+            "taps": tap_facts(engine),
+            "verification": verification(engine),
+            "speculation": _speculation(engine),
+            "tokenizer": {
+                "digest": None if vocabulary is None else vocabulary.digest,
+                "vocab_size": None if vocabulary is None else len(vocabulary),
+                "eos_ids": eos_ids(engine.config.hf_config),
+            },
+            "training": getattr(getattr(engine.draft_config, "hf_config", None), "training", None),
+            "capture": {
+                "mode": "eager" if engine.setting("disable_cuda_graph") else "unknown",
+                "unavailable": {**_NEVER, **_lookup(engine), **problems},
+                "text": has_texts,
+            },
+        }
+    )
+
+
+def _flags(engine: Engine) -> Facts:
+    """Launch settings that bear on speculation."""
+    names = (
+        "speculative_algorithm", "speculative_eagle_topk", "speculative_num_steps",
+        "speculative_num_draft_tokens", "speculative_token_map", "speculative_attention_mode",
+        "speculative_accept_threshold_single", "speculative_accept_threshold_acc",
+        "speculative_use_rejection_sampling", "attention_backend", "disable_overlap_schedule",
+        "disable_radix_cache", "chunked_prefill_size", "max_running_requests", "tp_size",
+        "pp_size", "dp_size",
+    )  # fmt: skip
+    flags = {"torch": torch.__version__, **{name: engine.setting(name) for name in names}}
+    config = getattr(engine.draft_config, "hf_config", None)
+    for name in ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"):
+        flags[name] = getattr(config, name, None)
+    return {name: value for name, value in flags.items() if isinstance(value, (str, int, float))}
+
+
+def model_facts(config: Any) -> Facts:
+    """Size and kind of a model, from SGLang's ModelConfig."""
+    return {
+        "id": model_id(str(config.model_path)),
+        "revision": getattr(config, "revision", None),
+        "vocab_size": config.vocab_size,
+        "num_layers": config.num_hidden_layers,
+        "hidden_size": config.hidden_size,
+        "dtype": str(config.dtype).removeprefix("torch."),
+        "quantization": getattr(config, "quantization", None),
+        "max_length": config.context_len,
+    }
+
+
+def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
+    """The draft as it runs, beside what its checkpoint holds."""
+    if engine.draft is None or engine.draft_config is None:
+        return None
+    config, facts = engine.draft_config.hf_config, model_facts(engine.draft_config)
+    # Source: SGLang 0.5.23 srt/speculative/eagle_worker_v2.py, ``init_lm_head``.
+    shared = [] if engine.method == "draft_model" else ["embed_tokens"]
+    if getattr(engine.draft, "load_lm_head_from_target", False) or engine.method == "eagle":
+        shared.append("lm_head")
+    return facts | {
+        "vocab_size": getattr(config, "draft_vocab_size", None) or facts["vocab_size"],
+        "head_rows": num_rows(getattr(engine.draft, "lm_head", None)),
+        "rope": (rope_facts(config) or {}) | rope_used(engine.draft),
+        "rope_declared": None if checkpoint is None else declared_rope(checkpoint),
+        "parameters": None if checkpoint is None else parameter_lists(checkpoint, engine.draft, shared),
+        "fingerprints": fingerprints(engine.draft, engine.target),
+    }
+
+
+def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
+    """The map as SGLang has it: d2t read as offsets, or a list of target ids that was given for the run."""
+    if engine.draft is None:
+        return None
+    targets, is_eagle3 = engine.target_ids, engine.method == "eagle3"
+    t2d = None if checkpoint is None else kept_ids(checkpoint)
+    if targets is None:
+        is_missing = is_eagle3 and checkpoint is not None and not has_map(checkpoint) and _is_reduced(engine)
+        return {"source": "missing", "t2d": t2d} if is_missing else {"applied": "identity"}
+    offsets = (targets - np.arange(len(targets))).astype("<i8")
+    return {
+        "d2t": offsets.tolist(),
+        "t2d": t2d,
+        "source": "checkpoint" if is_eagle3 else "file",
+        "applied": "offset" if is_eagle3 else "direct",
+        "digest": "sha256:" + hashlib.sha256(offsets.tobytes()).hexdigest(),
+    }
+
+
+def _is_reduced(engine: Engine) -> bool:
+    """The draft's head has other rows than the target has tokens."""
+    rows = num_rows(getattr(engine.draft, "lm_head", None))
+    return rows is not None and rows != engine.config.vocab_size
+
+
+def tap_facts(engine: Engine) -> Facts | None:
+    """Which states the draft is fed; what the config declares beside what the engine really taps."""
+    boundaries = engine.boundaries
+    if boundaries is None or engine.draft is None:
+        return None
+    facts: Facts = {
+        "boundaries": list(boundaries),
+        "order": list(boundaries),
+        # Of EAGLE-1 SGLang feeds what its target returns, which is after the final norm.
+        "normed": engine.method == "eagle",
+    }
+    if engine.method != "eagle3" or engine.draft_config is None:
+        return facts
+    config = engine.draft_config.hf_config
+    declared, numbering = declared_layers(config)
+    nested = getattr(config, "eagle_config", None) or {}
+    own = nested.get(LAYER_IDS) if isinstance(nested, Mapping) else None
+    if own:  # SGLang reads these, and no others
+        declared, numbering = [int(layer) for layer in own], "output"
+    if declared is None:
+        return facts | {"origin": "default"}
+    meant = [layer + (numbering == "output") for layer in declared]
+    if own and len(meant) == len(boundaries) and sorted(meant) == list(boundaries):
+        facts["boundaries"] = meant  # joined in the order of the layers, whatever is declared
+    return facts | {"declared": declared, "numbering": numbering, "origin": "config" if own else "default"}
+
+
+def verification(engine: Engine) -> Facts:
+    """The rule, where settings alone decide it."""
+    if engine.is_simulated:
+        return {"rule": "synthetic", "lossless": False}
+    return {}
+
+
+def request_rule(engine: Engine, is_greedy: bool) -> Facts:
+    """The acceptance rule for a request, where settings leave it to the temperature.
+
+    Source: SGLang 0.5.23 srt/speculative/eagle_utils.py, ``eagle_sample``.
+
+    Args:
+        engine: what runs.
+        is_greedy: the request asks for the first choice.
+    """
+    if is_greedy or engine.is_always_greedy:
+        return {"rule": "greedy", "lossless": is_greedy}
+    if engine.setting("speculative_use_block_verification"):
+        return {"rule": "block", "lossless": True}
+    if engine.setting("speculative_use_rejection_sampling"):
+        return {"rule": "rejection_sampling", "lossless": True}
+    thresholds = {
+        name: engine.setting(f"speculative_accept_{name}") for name in ("threshold_single", "threshold_acc")
+    }
+    known = [value for value in thresholds.values() if isinstance(value, (int, float))]
+    return {"rule": "target_only", "lossless": all(value >= 1 for value in known), **thresholds}
+
+
+def _speculation(engine: Engine) -> Facts:
+    """How much is proposed in a step."""
+    facts: Facts = {"num_draft_tokens": engine.num_nodes}
+    if engine.topk > 1 and engine.draft is not None:
+        facts["tree"] = {"topk": engine.topk, "depth": engine.num_steps, "num_nodes": engine.num_nodes}
+    return facts
+
+
+def _lookup(engine: Engine) -> Facts:
+    """What a proposer without a model cannot give."""
+    if engine.draft is not None or engine.worker is None:
+        return {}
+    return dict.fromkeys((*_DRAFTS, "taps"), "a lookup copies tokens and has no distribution")

@@ -1,0 +1,154 @@
+"""Joins what SGLang does in two places: a proposal's first token is chosen at the end of the round before.
+
+Runs on the writer's thread. What was accepted is counted from the ids, whatever the engine says; what the
+scheduler will cut off again (behind the end of a text, beyond a limit) is not committed here either.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spectrace_serving.requests import Finished, Progress, Started
+from spectrace_sglang.captures import Event, Seeded, Verified
+from spectrace_sglang.steps import Batch, Row, Rules, Seed, fields_of
+from spectrace_transformers.reduction import Array
+
+Fields = tuple[int, dict[str, Any]]
+
+
+@dataclass(slots=True)
+class _Request(Progress):
+    """A request between its steps, and what the draft thinks of the first token of the next proposal."""
+
+    seed: Seed | None = None
+
+
+class Joiner:
+    """Events of the scheduler's thread in, steps out.
+
+    Args:
+        rules: what holds for the whole run.
+    """
+
+    def __init__(self, rules: Rules) -> None:
+        self._rules = rules
+        self._events: deque[Event] = deque()
+        self._requests: dict[str, _Request] = {}
+        self._ready: deque[Fields] = deque()
+
+    def put(self, event: Event) -> None:
+        """Adds an event; called on any thread."""
+        self._events.append(event)
+
+    def take(self) -> Fields | None:
+        """Some finished steps as `TraceWriter.steps` takes them; None when there are none."""
+        while self._events:
+            self._take_in(self._events.popleft())
+        return self._ready.popleft() if self._ready else None
+
+    def _take_in(self, event: Event) -> None:
+        if isinstance(event, Started):
+            self._requests[event.request] = _Request(event)
+        elif isinstance(event, Finished):
+            for name in event.requests:
+                self._requests.pop(name, None)
+        elif isinstance(event, Seeded):
+            arrays = event.arrays()
+            for row, name in enumerate(event.requests):
+                request = self._requests.get(name)
+                if request is not None:
+                    request.seed = Seed(arrays, row)
+        else:
+            self._verified(event)
+
+    def _verified(self, event: Verified) -> None:
+        """Makes steps of a verification."""
+        drafted = None if event.drafted is None or event.drafted.arrays is None else event.drafted.arrays()
+        batch = Batch(event, event.arrays(), drafted)
+        groups: dict[Any, list[Row]] = {}
+        for at, name in enumerate(event.requests):
+            request = self._requests.get(name)
+            if request is None or request.is_over:
+                continue
+            row = self._row(batch, at, request)
+            if row is not None:
+                groups.setdefault((row.seed is None, row.stop is None), []).append(row)
+        if event.is_lost:
+            return
+        for rows in groups.values():
+            self._ready.append((len(rows), fields_of(self._rules, batch, rows)))
+
+    def _row(self, batch: Batch, at: int, request: _Request) -> Row | None:
+        """One request's part; None where the engine throws the token away."""
+        event, arrays = batch.event, batch.arrays
+        seed, request.seed = request.seed, None
+        if event.prompts is not None:
+            position, is_thrown_away = event.prompts[at]
+            if is_thrown_away:
+                return None
+            nodes: list[int] = []
+            parents: list[int] = []
+            proposal: list[int] = []
+            sampled = [int(arrays["sampled"][at])]
+        else:
+            position = int(arrays["positions"][at, 0]) + 1
+            nodes, parents = linked(arrays["parents"][at])
+            proposal = arrays["ids"][at, nodes].tolist()
+            sampled = batch.sampled(at)
+        emitted, stop = request.committed(position, sampled, self._rules.max_length)
+        row = Row(
+            name=request.facts.request,
+            number=request.num_steps,
+            at=at,
+            position=position,
+            nodes=nodes,
+            parents=parents,
+            path=path_of(proposal, parents, emitted),
+            proposal=proposal,
+            emitted=emitted,
+            num_reported=len(sampled) - 1,
+            is_greedy=request.facts.is_greedy,
+            is_prefill=event.prompts is not None,
+            prefix_hit_length=request.facts.prefix_hit_length,
+            stop=stop,
+            seed=seed if nodes else None,
+        )
+        request.advance(emitted, stop)
+        return row
+
+
+def linked(parents: Array) -> tuple[list[int], list[int]]:
+    """The nodes that hang on the root, and the place of each one's parent among them, -1 for the root.
+
+    >>> import numpy as np
+    >>> linked(np.array([-2, 0, 0, 1, -2]))
+    ([1, 2, 3], [-1, -1, 0])
+    """
+    place = {0: -1}
+    nodes: list[int] = []
+    for node, parent in enumerate(parents.tolist()):
+        if node and parent in place:
+            place[node] = len(nodes)
+            nodes.append(node)
+    return nodes, [place[int(parents[node])] for node in nodes]
+
+
+def path_of(proposal: Sequence[int], parents: Sequence[int], emitted: Sequence[int]) -> list[int]:
+    """Places of the nodes that were accepted: from the root down, as long as a child is what was committed.
+
+    >>> path_of([5, 6, 7], [-1, -1, 1], [6, 7, 9])
+    [1, 2]
+    """
+    children: Mapping[tuple[int, int], int] = {
+        (parent, token): node for node, (parent, token) in reversed([*enumerate(zip(parents, proposal))])
+    }
+    path: list[int] = []
+    for token in emitted:
+        node = children.get((path[-1] if path else -1, token))
+        if node is None:
+            break
+        path.append(node)
+    return path

@@ -1,0 +1,90 @@
+"""Looks at the draft model while it runs: its logits, positions and inputs, forward by forward.
+
+The runner's function on the live object, and a forward hook on what fuses the target's states; silent but
+where a round asks. A graph that is replayed does not pass here, and what was seen then is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from spectrace_serving.guard import Guard
+
+
+@dataclass(slots=True)
+class Seen:
+    """Forwards of the draft in one part of a round."""
+
+    logits: list[Tensor] = field(default_factory=list)
+    """[rows, Dv]"""
+    positions: list[Tensor] = field(default_factory=list)
+    """[rows]"""
+    states: list[Tensor] = field(default_factory=list)
+    """[rows, ..] as they came in."""
+    fused: list[Tensor] = field(default_factory=list)
+    """[rows, hidden_size] the target's states as the draft reads them."""
+
+
+class DraftWatch:
+    """Follows one draft model.
+
+    Args:
+        runner: SGLang's ModelRunner of the draft.
+        guard: runs an action of ours; whatever it raises ends the recording of this part only.
+        wrap: replaces a function on an object until the recording ends.
+    """
+
+    def __init__(self, runner: Any, guard: Guard, wrap: Callable[..., None]) -> None:
+        self._guard = guard
+        self._seen: Seen | None = None
+        self._handle: Any = None
+        wrap(runner, "forward", self._forward)
+        fuser = getattr(getattr(runner.model, "model", None), "fc", None)
+        if isinstance(fuser, torch.nn.Module):
+            self._handle = fuser.register_forward_hook(self._fused)
+
+    def remove(self) -> None:
+        """Removes the hook; the runner's function is put back by whoever wrapped it."""
+        if self._handle is not None:
+            self._handle.remove()
+
+    def begin(self) -> None:
+        """From here on the draft is looked at."""
+        self._seen = Seen()
+
+    def end(self) -> Seen | None:
+        """What was seen since `begin`; None where that was not called."""
+        seen, self._seen = self._seen, None
+        return seen
+
+    # --- hooks ---
+
+    def _forward(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def forward(forward_batch: Any, *args: Any, **kwargs: Any) -> Any:
+            if self._seen is None:
+                return original(forward_batch, *args, **kwargs)
+            self._guard("draft inputs", self._note, self._seen, forward_batch)
+            output = original(forward_batch, *args, **kwargs)
+            self._guard("draft logits", self._said, self._seen, output)
+            return output
+
+        return forward
+
+    def _note(self, seen: Seen, forward_batch: Any) -> None:
+        # SGLang adds to the positions in place.
+        seen.positions.append(forward_batch.positions.to(torch.int64, copy=True))
+        states = getattr(forward_batch.spec_info, "hidden_states", None)
+        if isinstance(states, Tensor):
+            seen.states.append(states)
+
+    def _said(self, seen: Seen, output: Any) -> None:
+        seen.logits.append(output.logits_output.next_token_logits)
+
+    def _fused(self, _module: Any, _args: Any, output: Any) -> None:
+        if self._seen is not None and isinstance(output, Tensor):
+            self._seen.fused.append(output)

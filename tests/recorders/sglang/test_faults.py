@@ -1,0 +1,23 @@
+"""Faults of real SGLang engines, each named from its trace alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.recorders.sglang.conftest import Runs
+from tests.recorders.sglang.faults import FAULTS
+from tests.recorders.sglang.test_engine import findings
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
+    """The first finding is the fault that was made.
+
+    What was not loaded holds what the memory held before, which may be no number: then that comes first.
+    """
+    names = findings(faulty[name])
+    if name == "midlayer-missing" and names[0] == "nonfinite/values":
+        del names[0]
+    assert names[0] == FAULTS[name][1]

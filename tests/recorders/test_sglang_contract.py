@@ -1,0 +1,527 @@
+"""The SGLang recorder against stand-ins for its scheduler and workers: runs wherever torch does."""
+
+from __future__ import annotations
+
+import gc
+import logging
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import spectrace
+
+pytestmark = pytest.mark.engine
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
+
+from spectrace_serving.settings import Settings  # noqa: E402
+from spectrace_sglang.recording import attach  # noqa: E402
+from tests.recorders import sglang_fakes as fakes  # noqa: E402
+
+PROMPTS = {"a": [1, 2, 3, 11], "b": [7, 8, 20]}
+
+
+def scheduler(topk: int = 1, **options: Any) -> Any:
+    """A scheduler with two requests."""
+    return fakes.Scheduler([fakes.Request(name, ids) for name, ids in PROMPTS.items()], topk, **options)
+
+
+@pytest.fixture(params=[1, 2], ids=["chain", "tree"])
+def live(request: pytest.FixtureRequest) -> Any:
+    """A scheduler that proposes chains, and one that proposes trees."""
+    return scheduler(request.param)
+
+
+def record(live: Any, folder: Path, rounds: int = 6, **settings: Any) -> Path:
+    """Records the prompts and some rounds of a scheduler."""
+    recording = attach(live, Settings(out=folder, **settings), [])
+    assert recording is not None
+    live.around = lambda name: getattr(recording.follower, name)
+    live.prefill()
+    for _ in range(rounds):
+        live.round()
+    recording.close()
+    live.around = lambda name: None
+    assert recording.writer.failed is None
+    return recording.writer.path
+
+
+def by_request(path: Path) -> dict[str, list[Any]]:
+    """The steps of each request in their order."""
+    found: dict[str, list[Any]] = {}
+    with spectrace.open(path) as trace:
+        assert not list(trace.problems)
+        for step in sorted(trace, key=lambda step: step.step):
+            found.setdefault(step.request, []).append(step)
+    return found
+
+
+def header(path: Path) -> Any:
+    """The header; untyped, since what is missing in it fails a test anyway."""
+    with spectrace.open(path) as trace:
+        return trace.run
+
+
+def parents_in(step: Any) -> list[int]:
+    """Parents of a step's nodes; a chain leaves them out."""
+    return list(step.parents) if step.parents is not None else list(range(-1, len(step.proposal_ids) - 1))
+
+
+def test_what_the_engine_emits_is_in_the_trace(live: Any, tmp_path: Path) -> None:
+    """Every token that is committed is an emitted token of a step, in order, and accepted as SGLang says."""
+    steps = by_request(record(live, tmp_path))
+    for at, request in enumerate(live.requests):
+        own = steps[request.rid]
+        emitted = [token for step in own for token in step.emitted_ids]
+        assert emitted == request.text[len(PROMPTS[request.rid]) :]
+        reported = [report[at] for report in live.reports]
+        assert [step.num_accepted for step in own[1:]] == reported
+        assert [step.num_accepted_reported for step in own[1:]] == reported
+
+
+def test_the_first_step_reads_the_prompt(live: Any, tmp_path: Path) -> None:
+    """It proposes nothing, commits one token, and holds states of the prompt's tokens."""
+    for name, steps in by_request(record(live, tmp_path)).items():
+        first = steps[0]
+        assert (first.proposal_ids, first.flags, first.final_kind) == ((), ("prefill",), "none")
+        assert first.position == len(PROMPTS[name]) == first.target_kv_length
+        assert first.target_ids == first.emitted_ids
+        assert [tap.position for tap in first.taps if tap.boundary == 4] == list(range(len(PROMPTS[name])))
+
+
+def test_each_node_is_what_the_draft_said(live: Any, tmp_path: Path) -> None:
+    """Raw id, log q and alternatives of a node are those of the token that it follows."""
+    for steps in by_request(record(live, tmp_path)).values():
+        for step, before in zip(steps[1:], steps):
+            parents = parents_in(step)
+            read = [before.emitted_ids[-1], *step.proposal_ids]
+            for node, parent in enumerate(parents):
+                row = fakes.draft_logits(torch.tensor(read[parent + 1 : parent + 2])).log_softmax(-1)[0]
+                assert step.draft_ids[node] == step.proposal_ids[node] - fakes.OFFSET
+                assert step.draft_logprobs[node] == pytest.approx(row[step.draft_ids[node]].item(), abs=1e-4)
+                assert step.draft_top[node][0][0] == row.argmax().item()
+                entropy = -(row.exp() * row).sum().item()
+                assert step.draft_entropy[node] == pytest.approx(entropy, abs=1e-3)
+
+
+def test_positions_follow_the_path(live: Any, tmp_path: Path) -> None:
+    """The first node is made at the last token but one, each other at the place of its parent."""
+    for steps in by_request(record(live, tmp_path)).values():
+        for before, step in pairwise(steps):
+            assert step.position == before.position + len(before.emitted_ids) == step.target_kv_length
+            depths: list[int] = []
+            for parent in parents_in(step):
+                depths.append(0 if parent < 0 else depths[parent] + 1)
+            assert list(step.draft_positions) == [step.position - 2 + depth for depth in depths]
+            assert [entry["rms"] for entry in step.draft_inputs[1:]] == pytest.approx([1.0, 2.0])
+
+
+def test_the_target_judges_a_node_where_its_parent_was_read(live: Any, tmp_path: Path) -> None:
+    """Rank and log p of a node come from the row of its parent, a pick from the row of the node itself."""
+    for steps in by_request(record(live, tmp_path)).values():
+        for step, before in zip(steps[1:], steps):
+            read = [before.emitted_ids[-1], *step.proposal_ids]
+            logits = fakes.target_logits(torch.tensor(read))
+            assert list(step.target_ids) == logits.argmax(-1).tolist()
+            for node, parent in enumerate(parents_in(step)):
+                row, token = logits[parent + 1], step.proposal_ids[node]
+                assert step.target_ranks[node] == int((row > row[token]).sum()) + 1
+                assert step.target_logprobs[node] == pytest.approx(
+                    row.log_softmax(-1)[token].item(), abs=1e-4
+                )
+
+
+def test_a_tree_saves_what_a_chain_loses(tmp_path: Path) -> None:
+    """Where the draft's second choice is right, the tree's path goes through it and the chain ends."""
+    chain, tree = (by_request(record(scheduler(topk), tmp_path / str(topk))) for topk in (1, 2))
+    assert all(step.parents is None for steps in chain.values() for step in steps)
+    second = [
+        step
+        for steps in tree.values()
+        for step in steps[1:]
+        if any(step.draft_top[node][0][0] != step.draft_ids[node] for node in step.accepted_nodes)
+    ]
+    assert second
+    for step in second:
+        path = list(step.accepted_nodes)
+        assert [step.proposal_ids[node] for node in path] == list(step.emitted_ids[: len(path)])
+        assert [parents_in(step)[node] for node in path] == [-1, *path[:-1]]
+    assert sum(len(steps) for steps in chain.values()) == sum(len(steps) for steps in tree.values())
+    emitted = [sum(len(s.emitted_ids) for own in found.values() for s in own) for found in (chain, tree)]
+    assert emitted[1] > emitted[0]
+
+
+def test_the_last_token_says_why_it_is_there(live: Any, tmp_path: Path) -> None:
+    """Bonus behind a leaf, corrected where a child was refused."""
+    for steps in by_request(record(live, tmp_path)).values():
+        for step in steps[1:]:
+            path = list(step.accepted_nodes) if step.parents is not None else range(step.num_accepted)
+            last = path[-1] if path else -1
+            assert step.final_kind == ("corrected" if last in parents_in(step) else "bonus")
+
+
+def test_the_states_of_the_root_are_fingerprinted(live: Any, tmp_path: Path) -> None:
+    """One row per boundary, cut out of the one tensor that SGLang hands over."""
+    path = record(live, tmp_path)
+    for steps in by_request(path).values():
+        for step in steps[1:]:
+            assert [tap.boundary for tap in step.taps] == [2, 4, 5]
+            assert {tap.position for tap in step.taps} == {step.position - 1}
+            assert {tap.shape[1] for tap in step.taps} == {fakes.HIDDEN}
+            assert all(len(tap.projections) == 32 for tap in step.taps)
+    assert list(header(path).taps.boundaries) == [2, 4, 5]
+
+
+def test_the_header_says_what_runs(tmp_path: Path) -> None:
+    """Method, map, shape of the tree; K leaves out the root that SGLang counts."""
+    run = header(record(scheduler(2), tmp_path))
+    assert (run.engine.name, run.method) == ("sglang", "eagle3")
+    assert run.vocab_map.d2t == tuple([fakes.OFFSET] * fakes.KEPT)
+    assert run.speculation.num_draft_tokens == 6
+    assert (run.speculation.tree.topk, run.speculation.tree.depth) == (2, fakes.STEPS)
+    assert (run.verification.rule, run.verification.lossless) == ("greedy", True)
+    assert run.capture.mode == "eager"
+
+
+def test_requests_are_sampled(live: Any, tmp_path: Path) -> None:
+    """Every second request: the other one leaves nothing in the trace."""
+    assert set(by_request(record(live, tmp_path, every=2))) == {"a"}
+
+
+def test_ids_alone(live: Any, tmp_path: Path) -> None:
+    """SPECTRACE_CAPTURE=ids keeps tokens and decisions, and neither probabilities nor states."""
+    step = by_request(record(live, tmp_path, is_full=False))["a"][2]
+    assert step.target_ids is not None
+    assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+    assert (step.target_logprobs, step.draft_logprobs, step.taps) == (None, None, None)
+
+
+def test_a_text_ends_where_the_scheduler_ends_it(live: Any, tmp_path: Path) -> None:
+    """Tokens behind a limit and rounds behind the end, which SGLang throws away, are not committed here."""
+    live.requests[0].sampling_params.max_new_tokens = 4
+    steps = by_request(record(live, tmp_path))["a"]
+    assert sum(len(step.emitted_ids) for step in steps) == 4
+    assert steps[-1].stop == "length"
+
+
+def test_the_end_of_text_ends_it(live: Any, tmp_path: Path) -> None:
+    """The token that ends a text is the last that is committed."""
+    live.requests[0].text[:] = [56, 57, 58]
+    steps = by_request(record(live, tmp_path))["a"]
+    assert steps[-1].stop == "eos"
+    assert steps[-1].emitted_ids[-1] == fakes.EOS
+
+
+def test_a_part_of_a_prompt_is_no_step(tmp_path: Path) -> None:
+    """The token that a chunk of a prompt yields is thrown away, and counts as nothing."""
+    live = scheduler()
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+    live.around = lambda name: getattr(recording.follower, name)
+    live.prefill(chunked=live.requests[0])
+    live.prefill()
+    recording.close()
+    assert [step.step for step in by_request(recording.writer.path)["a"]] == [0]
+
+
+def test_a_request_that_is_gone_is_forgotten(live: Any, tmp_path: Path) -> None:
+    """A server runs for months: what is known of a request goes with the scheduler's own object."""
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+    live.around = lambda name: getattr(recording.follower, name)
+    live.prefill()
+    recording.writer.flush()
+    assert set(recording._joiner._requests) == {"a", "b"}
+    live.requests.pop()
+    live._seeds.topk_p, live._seeds.topk_index = live._seeds.topk_p[:1], live._seeds.topk_index[:1]
+    gc.collect()
+    live.round()
+    recording.writer.flush()
+    assert set(recording._joiner._requests) == {"a"}
+    recording.close()
+
+
+def test_a_name_that_is_used_again_is_another_request(tmp_path: Path) -> None:
+    """A caller may give a name twice; while the first is held, the second has a name of its own."""
+    live = fakes.Scheduler([fakes.Request("a", [1, 2, 3]), fakes.Request("a", [7, 8])])
+    steps = by_request(record(live, tmp_path, rounds=2))
+    assert set(steps) == {"a", "a#2"}
+    assert [step.step for step in steps["a#2"]] == [0, 1, 2]
+    assert steps["a#2"][0].position == 2
+
+
+def test_a_drawn_token_is_known_by_the_map(tmp_path: Path) -> None:
+    """With rejection sampling the draft draws: its raw ids are not its first choices."""
+    live = scheduler()
+    live.server_args.speculative_use_rejection_sampling = True
+    original = live._draft_forward
+
+    def drawn(*args: Any) -> Any:
+        parents, places, tokens, _ = original(*args)
+        return parents, places, torch.cat((tokens[:, :1], tokens[:, 1:] + 3), 1), None
+
+    live._draft_forward = drawn
+    for steps in by_request(record(live, tmp_path, rounds=2)).values():
+        for step in steps[1:]:
+            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+
+
+def test_where_a_graph_hides_the_draft_the_map_gives_raw_ids(live: Any, tmp_path: Path) -> None:
+    """What is missing is named with its reason; a raw id is what the map has in one place only."""
+    live.is_graph, live.server_args.disable_cuda_graph = True, False
+    path = record(live, tmp_path)
+    step = by_request(path)["a"][2]
+    assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+    assert step.draft_logprobs is None
+    capture = header(path).capture
+    assert capture.mode == "graph"
+    assert "graph capture" in capture.unavailable["draft_logprobs"]
+    assert "draft_ids" not in capture.unavailable
+
+
+def test_a_map_with_repeated_ids_does_not_tell_raw_ids(tmp_path: Path) -> None:
+    """Then a replayed graph leaves them unknown, and the header says so."""
+    live = scheduler()
+    live.is_graph, live.server_args.disable_cuda_graph = True, False
+    live.drafter.hot_token_id[7] = live.drafter.hot_token_id[8]
+    path = record(live, tmp_path)
+    assert by_request(path)["a"][2].draft_ids is None
+    assert "draft_ids" in header(path).capture.unavailable
+
+
+def test_raw_ids_are_the_drafts_own(live: Any, tmp_path: Path) -> None:
+    """With a map that sends two raw ids to one target id, the raw id is still the one that was chosen."""
+    live.drafter.hot_token_id[:] = torch.arange(fakes.KEPT) // 2 + 8
+    for steps in by_request(record(live, tmp_path, rounds=2)).values():
+        for step, before in zip(steps[1:], steps):
+            read = [before.emitted_ids[-1], *step.proposal_ids]
+            for node, parent in enumerate(parents_in(step)):
+                row = fakes.draft_logits(torch.tensor(read[parent + 1 : parent + 2]))[0]
+                assert step.draft_ids[node] in row.topk(2).indices.tolist()
+                assert step.proposal_ids[node] == step.draft_ids[node] // 2 + 8
+
+
+# --- nothing of this may touch the engine -------------------------------------------------------------
+
+
+def untouched(topk: int, rounds: int = 6) -> list[list[int]]:
+    """Texts of a scheduler that nobody follows."""
+    healthy = scheduler(topk)
+    healthy.prefill()
+    for _ in range(rounds):
+        healthy.round()
+    return [request.text for request in healthy.requests]
+
+
+@pytest.mark.parametrize("name", ["add_target", "add_nodes", "add_seed", "parents_of"])
+def test_a_failing_hook_is_silent_from_then_on(
+    live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
+) -> None:
+    """One warning, the reason in the header, and an engine that goes on as if nothing were there."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    monkeypatch.setattr(f"spectrace_sglang.follow.{name}", broken)
+    with caplog.at_level(logging.WARNING, logger="spectrace"):
+        path = record(live, tmp_path)
+    assert [request.text for request in live.requests] == untouched(live.topk)
+    assert len([r for r in caplog.records if "broken on purpose" in r.getMessage()]) == 1
+    assert any("broken on purpose" in reason for reason in header(path).capture.unavailable.values())
+
+
+def _garbage_links(verify: Any) -> None:
+    verify.retrieve_next_token.fill_(10**9)
+    verify.retrieve_next_sibling.copy_(torch.arange(verify.draft_token_num))
+
+
+def _wild_ids(verify: Any) -> None:
+    verify.draft_token.fill_(-(2**31))
+
+
+def _short(verify: Any) -> None:
+    verify.draft_token = verify.draft_token[:3]
+
+
+def _no_positions(verify: Any) -> None:
+    verify.positions = None
+
+
+@pytest.mark.parametrize("spoil", [_garbage_links, _wild_ids, _short, _no_positions])
+def test_a_proposal_of_another_shape_stops_no_engine(
+    live: Any, tmp_path: Path, spoil: Callable[[Any], None]
+) -> None:
+    """Indices that point nowhere, ids out of range, lengths that do not fit: the decision is SGLang's own."""
+    original = live._eagle_sample
+    kept: list[Any] = []
+
+    def sample(verify: Any, *args: Any) -> Any:
+        return original(kept.pop(), *args)
+
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+
+    def around(name: str) -> Any:
+        follow = getattr(recording.follower, name)
+        if name != "eagle_sample":
+            return follow
+
+        def spoiled(original: Any, verify: Any, *args: Any) -> Any:
+            kept.append(type(verify)(**vars(verify)))
+            for key, value in vars(verify).items():
+                if isinstance(value, torch.Tensor):
+                    setattr(verify, key, value.clone())
+            spoil(verify)
+            return follow(sample, verify, *args)
+
+        return spoiled
+
+    live.around = around
+    live.prefill()
+    for _ in range(6):
+        live.round()
+    recording.close()
+    assert [request.text for request in live.requests] == untouched(live.topk)
+    with spectrace.open(recording.writer.path) as trace:
+        assert len(list(trace)) >= 2
+
+
+@pytest.mark.parametrize("states", [None, (4, 7), (1, 3 * fakes.HIDDEN)])
+def test_states_of_another_shape_cost_the_states_only(tmp_path: Path, states: Any) -> None:
+    """No states, an odd width, too few rows: the rest of the step is recorded."""
+    live = scheduler()
+    live._states = lambda rows: torch.zeros(rows, 3 * fakes.HIDDEN)
+    path_of = live._eagle_sample
+
+    def eagle_sample(verify: Any, batch: Any, output: Any, mask: Any) -> Any:
+        output.hidden_states = torch.zeros(len(verify.draft_token), 3 * fakes.HIDDEN)
+        return path_of(verify, batch, output, mask)
+
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+
+    def around(name: str) -> Any:
+        follow = getattr(recording.follower, name)
+        if name != "eagle_sample":
+            return follow
+
+        def spoiled(original: Any, verify: Any, batch: Any, output: Any, *args: Any) -> Any:
+            output.hidden_states = None if states is None else torch.zeros(states)
+            return follow(eagle_sample, verify, batch, output, *args)
+
+        return spoiled
+
+    live.around = around
+    live.prefill()
+    for _ in range(3):
+        live.round()
+    recording.close()
+    assert [request.text for request in live.requests] == untouched(1, 3)
+    steps = by_request(recording.writer.path)["a"]
+    assert [step.step for step in steps] == [0, 1, 2, 3]
+    assert steps[1].target_ids is not None
+
+
+def test_an_idle_batch_is_no_round(live: Any, tmp_path: Path) -> None:
+    """Where other ranks have work and this one has none, SGLang runs empty batches."""
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+    batch = live._batch("idle")
+    follower, nothing = recording.follower, (torch.empty(0),) * 3
+    assert follower.draft(lambda *_: "kept", live.drafter, batch) == "kept"
+    assert follower.eagle_sample(lambda *_: nothing, None, batch, None) is nothing
+    assert follower._draft_extend_for_decode(lambda *_: "kept", live.drafter, batch, None) == "kept"
+    recording.close()
+    assert not by_request(recording.writer.path)
+
+
+@pytest.mark.parametrize("topk", [1, 2])
+def test_no_hook_waits_for_the_device(topk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a device whose tensors have no values, whatever looks at one fails: nothing in the hooks does."""
+    from spectrace_serving.guard import Guard
+    from spectrace_transformers.reduction import Pack
+
+    failed: list[str] = []
+
+    def guard(self: Any, name: str, action: Any, *args: Any) -> Any:
+        try:
+            return action(*args)
+        except Exception as error:
+            failed.append(f"{name}: {error}")
+            raise
+
+    monkeypatch.setattr(Pack, "send", lambda self: lambda: {})
+    monkeypatch.setattr(Guard, "__call__", guard)
+    monkeypatch.setattr("spectrace_sglang.engine.Engine.target_ids", None)
+    live = scheduler(topk, device="meta")
+    live.drafter.hot_token_id = torch.arange(fakes.KEPT, device="meta")
+    monkeypatch.setattr("spectrace_sglang.recording.run_facts", lambda *_: {"target": _TARGET})
+    monkeypatch.setattr("spectrace_sglang.recording.Recording._tells_raw_ids", lambda self: False)
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+    monkeypatch.setattr(recording._joiner, "take", lambda: None)
+    live.around = lambda name: getattr(recording.follower, name)
+    live.prefill()
+    for _ in range(3):
+        live.round()
+    assert not failed
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        torch.zeros(1, device="meta").item()
+    recording._joiner._events.clear()
+    recording.close()
+
+
+_TARGET = {"vocab_size": fakes.VOCAB, "hidden_size": fakes.HIDDEN}
+
+
+def test_hooks_are_taken_off(live: Any, tmp_path: Path) -> None:
+    """A closed recording leaves the live objects as they were."""
+    runner = live.drafter.draft_runner
+    before, sampler = set(vars(runner)), live.target_runner.sample
+    record(live, tmp_path)
+    assert set(vars(runner)) == before
+    assert live.target_runner.sample is sampler
+    assert not runner.model.model.fc._forward_hooks
+
+
+def test_a_scheduler_that_does_not_speculate_writes_nothing(tmp_path: Path) -> None:
+    """There is nothing to record, and no empty trace says so."""
+    live = scheduler()
+    live.draft_worker = None
+    assert attach(live, Settings(out=tmp_path), []) is None
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_lookup_is_recorded_without_a_draft(tmp_path: Path) -> None:
+    """NGRAM has no draft model: decisions, and what the target thought of them, are all there."""
+    live = scheduler(2)
+    live.spec_algorithm.name = "NGRAM"
+    live.draft_worker.draft_worker = None
+    recording = attach(live, Settings(out=tmp_path), [])
+    assert recording is not None
+    passed = ("eagle_sample", "forward_batch_generation")
+    live.around = lambda name: getattr(recording.follower, name) if name in passed else None
+    live.prefill()
+    for _ in range(4):
+        live.round()
+    recording.close()
+    run, steps = header(recording.writer.path), by_request(recording.writer.path)["a"]
+    assert run.method == "ngram"
+    assert run.draft is None
+    assert "distribution" in run.capture.unavailable["draft_logprobs"]
+    assert [step.num_accepted for step in steps[1:]] == [report[0] for report in live.reports]
+    assert (steps[1].draft_ids, steps[1].taps) == (None, None)
+    assert steps[1].target_logprobs is not None
+
+
+def test_a_sampled_request_on_a_cpu_is_verified_greedily(tmp_path: Path) -> None:
+    """SGLang takes the first choice there whatever was asked for, which is another distribution."""
+    live = scheduler()
+    for request in live.requests:
+        request.sampling_params.top_k, request.sampling_params.temperature = 1 << 30, 0.7
+    run = header(record(live, tmp_path))
+    assert (run.verification.rule, run.verification.lossless) == ("greedy", False)
+    assert run.sampling.temperature == 0.7

@@ -1,0 +1,164 @@
+"""Drafts for methods that no bundled model serves, made from the bundled ones without training.
+
+Each folder lies beside the exported models. Nothing of vLLM is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+Tensors = dict[str, Any]
+_DRAFT = {"num_hidden_layers": 1, "tie_word_embeddings": False}
+
+
+def write_heads(models: Path) -> None:
+    """Writes every folder.
+
+    Args:
+        models: holds the exported ``target`` and ``eagle3``.
+    """
+    _write_eagle1(models)
+    _write_parallel(models)
+    _write_mimo(models)
+
+
+class Repeat:
+    """A proposer of one's own (``custom_class``): what followed the last token where it stood before."""
+
+    def __init__(self, vllm_config: Any) -> None:
+        self._length = vllm_config.speculative_config.num_speculative_tokens
+
+    def propose(self, sampled: Any, num_tokens: Any, token_ids: Any, **_: Any) -> list[list[int]]:
+        """[B] lists; empty where the last token is new, or nothing was sampled."""
+        found = []
+        for own, size, row in zip(sampled, num_tokens, token_ids):
+            text = row[:size].tolist()
+            before = [at for at, token in enumerate(text[:-1]) if token == text[-1]]
+            found.append(text[before[-1] + 1 :][: self._length] if own and before else [])
+        return found
+
+    def load_model(self, *_: Any, **__: Any) -> None:
+        """Nothing to load."""
+
+
+def _write_eagle1(models: Path) -> None:
+    """EAGLE-1: fc alone foretells the next state, by least squares over the target's own texts.
+
+    Attention and MLP add zero. Source of the form: vLLM 0.32.0 model_executor/models/llama_eagle.py.
+    """
+    config = json.loads((models / "target/config.json").read_text())
+    hidden, inner = config["hidden_size"], config["intermediate_size"]
+    heads, kv_heads = (
+        config[f"num_{kind}_heads"] * config["head_dim"] for kind in ("attention", "key_value")
+    )
+    embeddings = load_file(models / "target/model.safetensors")["model.embed_tokens.weight"]
+    read, wanted = _states(models / "target", embeddings)
+    ridge = 1e-2 * np.eye(2 * hidden)
+    fc = np.linalg.solve(read.T @ read + ridge, read.T @ wanted).T  # [H, 2H]
+    layer = {
+        "self_attn.q_proj": (heads, hidden), "self_attn.k_proj": (kv_heads, hidden),
+        "self_attn.v_proj": (kv_heads, hidden), "self_attn.o_proj": (hidden, heads),
+        "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner),
+    }  # fmt: skip
+    tensors = {f"layers.0.{name}.weight": np.zeros(shape, np.float32) for name, shape in layer.items()}
+    tensors["layers.0.post_attention_layernorm.weight"] = np.ones(hidden, np.float32)
+    tensors["fc.weight"] = fc.astype(np.float32)
+    tensors["embed_tokens.weight"] = embeddings
+    _write(models / "eagle1", tensors, {**config, **_DRAFT})
+
+
+def _states(folder: Path, embeddings: Any) -> tuple[Any, Any]:
+    """What an EAGLE-1 head reads, and the state that it should give, over texts of the target.
+
+    Returns:
+        [tokens, 2H] embedding of the next token and state after the final norm; [tokens, H] the next state.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from spectrace_demo import prompts
+
+    target = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    read, wanted = [], []
+    for prompt in prompts():
+        ids = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
+        text = target.generate(**ids, do_sample=False, max_new_tokens=64)  # [1, tokens]
+        with torch.inference_mode():
+            states = target.model(text).last_hidden_state[0].numpy()  # [tokens, H]
+        read.append(np.concatenate([embeddings[text[0, 1:].numpy()], states[:-1]], axis=1))
+        wanted.append(states[1:])
+    return np.concatenate(read).astype(np.float64), np.concatenate(wanted).astype(np.float64)
+
+
+def _write_parallel(models: Path) -> None:
+    """P-EAGLE: the bundled head reads a mask at every depth but the first, which it was not trained for."""
+    config = json.loads((models / "eagle3/config.json").read_text())
+    tensors = load_file(models / "eagle3/model.safetensors")
+    width = tensors["fc.weight"].shape[1]
+    _write(
+        models / "parallel",
+        tensors | {"mask_hidden": np.zeros((1, width), np.float32)},
+        {**config, "ptd_token_id": 2},
+    )
+
+
+def _write_mimo(models: Path) -> None:
+    """MTP: a target in MiMo's form in which a token nearly decides the next one, and a layer that knows how.
+
+    Source of the form: vLLM 0.32.0 model_executor/models/mimo_mtp.py; MiMo is Qwen2 beside that layer.
+    """
+    hidden, inner, vocab, layers, heads = 192, 256, 1280, 2, 3
+    random = np.random.default_rng(0)
+
+    def block(prefix: str, scale: float) -> Tensors:
+        shapes = {
+            **{f"self_attn.{name}_proj.weight": (hidden, hidden) for name in "qkvo"},
+            **{f"self_attn.{name}_proj.bias": (hidden,) for name in "qkv"},
+            "mlp.gate_proj.weight": (inner, hidden),
+            "mlp.up_proj.weight": (inner, hidden),
+            "mlp.down_proj.weight": (hidden, inner),
+        }
+        made = {prefix + name: scale * random.standard_normal(shape) for name, shape in shapes.items()}
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            made[f"{prefix}{name}.weight"] = np.ones(hidden)
+        return made
+
+    tensors = {
+        "model.embed_tokens.weight": random.standard_normal((vocab, hidden)),
+        "lm_head.weight": random.standard_normal((vocab, hidden)),
+        "model.norm.weight": np.ones(hidden),
+    }
+    for at in range(layers):
+        tensors |= block(f"model.layers.{at}.", 0.04)
+    mtp = "model.mtp_layers.0."
+    tensors |= block(mtp, 0.0)
+    tensors[mtp + "input_proj.weight"] = np.concatenate([np.zeros((hidden, hidden)), np.eye(hidden)], axis=1)
+    for name in ("token_layernorm", "hidden_layernorm", "final_layernorm"):
+        tensors[f"{mtp}{name}.weight"] = np.ones(hidden)
+    config = {
+        "architectures": ["MiMoForCausalLM"], "model_type": "qwen2", "hidden_size": hidden,
+        "intermediate_size": inner, "vocab_size": vocab, "num_hidden_layers": layers,
+        "num_attention_heads": heads, "num_key_value_heads": heads, "num_nextn_predict_layers": 1,
+        "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
+        "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 0, "eos_token_id": 1,
+    }  # fmt: skip
+    _write(models / "mimo", tensors, config)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(models / "target" / name, models / "mimo" / name)
+
+
+def _write(folder: Path, tensors: Tensors, config: dict[str, Any]) -> None:
+    folder.mkdir()
+    contiguous = {
+        name: np.ascontiguousarray(t, t.dtype if t.dtype.kind != "f" else np.float32)
+        for name, t in tensors.items()
+    }
+    save_file(contiguous, folder / "model.safetensors", metadata={"format": "pt"})
+    (folder / "config.json").write_text(json.dumps(config))

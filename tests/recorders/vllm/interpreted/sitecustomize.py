@@ -1,0 +1,8 @@
+"""Lets vLLM's V2 runner run on a CPU in every process that starts with this folder on PYTHONPATH."""
+
+import os
+
+if os.environ.get("TRITON_INTERPRET"):
+    from tests.recorders.vllm.triton_interpreter import install
+
+    install()
