@@ -22,7 +22,7 @@ from spectrace.analysis.comparison.rows import (
 from spectrace.analysis.comparison.text_pair import TextPair
 from spectrace.format.columns import Array
 
-_ROWS_AT_ONCE = 1 << 16
+_ROWS_AT_ONCE = 1 << 12
 """Proposals compared at once, so that a long trace needs little memory."""
 
 
