@@ -19,7 +19,7 @@ MAX_DRAFTED = 1024
 """Most draft tokens of one step."""
 MAX_SUMMED = 1 << 18
 """Most tokens of a request of which only sums are known."""
-BELIEVED = 1 << 23
+BELIEVED = 1 << 22
 """What a file may claim whatever its size: in draft and emitted tokens, a step counted as `STEP_COST`."""
 BELIEVED_PER_BYTE = 1 << 8
 """What it may claim beyond that for each byte: eight steps, about a hundred times what engines write."""
