@@ -19,11 +19,11 @@ MAX_DRAFTED = 1024
 """Most draft tokens of one step."""
 MAX_SUMMED = 1 << 18
 """Most tokens of a request of which only sums are known."""
-BELIEVED = 1 << 25
+BELIEVED = 1 << 22
 """What a file may claim whatever its size: in draft and emitted tokens, a step counted as `STEP_COST`."""
-BELIEVED_PER_BYTE = 1 << 10
+BELIEVED_PER_BYTE = 1 << 8
 """What it may claim beyond that for each byte: eight steps, about a hundred times what engines write."""
-STEP_COST = 1 << 7
+STEP_COST = 1 << 5
 _SEED = 0
 
 UNORDERED = "only a histogram is known: the steps stand in an order shuffled with a fixed seed"
