@@ -43,24 +43,23 @@ def hook_eagle3(host: Host) -> None:
     host.eagle3({FAULT_AT // 2: lambda: setattr(eagle3_recorder, "step_fields", _fail)})
 
 
+_ENCODE = "encode_steps"
+"""What packs steps, in the writer's module."""
+
+
 def memory(host: Host) -> None:
     """No memory for packing what waits, for a while."""
-    encode = vars(packer)["encode_steps"]
+    encode = getattr(packer, _ENCODE)
 
     def no_memory(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
     def enough() -> None:
         time.sleep(0.3)
-        packer.encode_steps = encode
+        setattr(packer, _ENCODE, encode)
 
     with host.record():
-        host.generate(
-            {
-                FAULT_AT: lambda: setattr(packer, "encode_steps", no_memory),
-                FAULT_AT + 10: enough,
-            }
-        )
+        host.generate({FAULT_AT: lambda: setattr(packer, _ENCODE, no_memory), FAULT_AT + 10: enough})
 
 
 def device(host: Host) -> None:

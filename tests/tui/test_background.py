@@ -58,7 +58,7 @@ def test_an_outcome_is_never_told_behind_a_stop(monkeypatch: pytest.MonkeyPatch)
     assert happened == ["told", "stopped"]
 
 
-def test_new_work_is_waited_for_while_the_old_one_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_work_is_waited_for_while_the_old_one_ends() -> None:
     """The end of unwanted work does not make the new work look done."""
     one, gate = Background(), threading.Event()
     told: list[Outcome] = []
