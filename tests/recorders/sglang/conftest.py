@@ -23,6 +23,8 @@ from tests.recorders.sglang import scenarios
 from tests.recorders.sglang.faults import FAULTS
 from tests.recorders.vllm.faults import Fault, break_head
 
+# Scripts: importing them sets up an engine's process.
+collect_ignore = ["child.py"]
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 

@@ -23,6 +23,8 @@ from tests.recorders.vllm import scenarios
 from tests.recorders.vllm.faults import FAULTS, break_head
 from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 
+# Scripts: importing them sets up an engine's process.
+collect_ignore = ["child.py", "interpreted"]
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 
