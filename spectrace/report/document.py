@@ -103,11 +103,11 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
         )
         if is_simulated(trace.run):
             yield Text(SIMULATED_NOTE)
-    if found.findings:
-        first = found.findings[0]
+    if named := causes(found):
+        first = named[0]
         yield Text(f"Found, {first.strength.value}: {first.id}. {first.summary}")
     else:
-        yield Text("No cause was found. That is no proof of health: see what could not be checked.")
+        yield Text(nothing_found(found))
 
 
 # --- what ran --------------------------------------------------------------------------------------

@@ -47,6 +47,13 @@ def test_questions_come_in_the_order_of_the_maintainers(sample_traces: Path, tmp
     assert re.search(r"\| numeric-tie \| needs a second trace", text)
 
 
+def test_a_small_workload_is_no_cause(sample_traces: Path, tmp_path: Path) -> None:
+    """The first section of a healthy run says what `diagnose` says first."""
+    text = report(sample_traces / "eagle3.spectrace", tmp_path / "r.md").split("## What ran")[0]
+    assert "Nothing found. That is no proof of health" in text
+    assert "too-small" not in text
+
+
 def test_a_page_says_what_the_markdown_says(sample_traces: Path, tmp_path: Path) -> None:
     """Both forms have the same sections."""
     text = report(sample_traces / "eagle3.spectrace", tmp_path / "r.html")
