@@ -46,13 +46,14 @@ def _register() -> None:
         if problem is not None:
             logger.warning("sglang: %s; a trace would lack %s; %s", problem, hook.loses, FIX)
             _problems.append(problem)
+    _is_registered = True  # Or refused: both are said once.
     if any(problem is not None and hook.is_needed for hook, problem in found.items()):
+        logger.warning("sglang: nothing is recorded: what is missing is needed; try: spectrace doctor")
         return
     for hook, problem in found.items():
         if problem is None:
             around = _attaching if hook.name == "init_model_worker" else _following(hook.name)
             HookRegistry.register(hook.target, around, HookType.AROUND)
-    _is_registered = True
 
 
 def _following(name: str) -> Callable[..., Any]:

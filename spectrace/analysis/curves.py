@@ -37,6 +37,7 @@ _PATHS = (
     "parents",
     "position",
     "batch_row",
+    "flags",
 )
 
 

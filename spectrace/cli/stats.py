@@ -122,8 +122,8 @@ def _text(trace: Trace, counts: Counts) -> Iterator[str]:
     yield from _counts(trace, counts)
     yield ""
     for metric in METRICS:
-        if metric is BY_DEPTH and BY_DEPTH.value(counts) == acceptance_rate(counts):
-            continue  # chains: it says nothing new
+        if metric is BY_DEPTH and BY_DEPTH.value(counts) in (None, acceptance_rate(counts)):
+            continue  # chains, or sums: it says nothing new
         name = metric.name.replace("_", " ")
         yield f"{name:<27}{number(metric.value(counts)):>10}  {metric.formula}"
     yield ""

@@ -109,7 +109,9 @@ class Teller:
         for number, fields in enumerate(told.steps):
             self.claimed += cost_of(fields)
             if self.claimed > BELIEVED + BELIEVED_PER_BYTE * read.num_bytes:
-                raise Refused("more steps are claimed by then than a file of this size is believed")
+                raise Refused(
+                    "more steps are claimed by then than a file of this size can hold: is it whole?"
+                )
             yield {"record": "step", "request": name, "step": number, **fields}
 
     def ending(self) -> Iterator[Record]:

@@ -19,6 +19,8 @@ MAX_VALUE = 64
 _TRACES = "SPECTRACE_OUT=traces"
 _RECORDED = ("spectrace_transformers", "spectrace_eagle3")
 _VLLM = ("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size")
+_WITHOUT_DRAFT = ("ngram", "suffix", "mtp")
+"""Methods of vLLM that load no model of their own."""
 _VLLM_SWITCHES = ("enable_prefix_caching", "async_scheduling")
 _VLLM_SPECULATION = (
     "draft_sample_method", "rejection_sample_method", "disable_padded_drafter_batch", "prompt_lookup_max",
@@ -28,6 +30,8 @@ _SGLANG = (
     "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
     "speculative_attention_mode", "attention_backend", "disable_overlap_schedule", "disable_radix_cache",
     "chunked_prefill_size", "max_running_requests", "tp_size", "pp_size", "dp_size",
+    "speculative_use_rejection_sampling", "speculative_accept_threshold_single",
+    "speculative_accept_threshold_acc",
 )  # fmt: skip
 
 
@@ -96,7 +100,7 @@ def _vllm(run: Run, flags: Mapping[str, Any]) -> Iterator[str]:
     yield from ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "TARGET")
     if run.method is not None:
         settings: dict[str, Any] = {"method": flags.get("method", run.method)}
-        if run.method != "ngram":
+        if run.method not in _WITHOUT_DRAFT:
             settings["model"] = "DRAFT"
         if run.speculation is not None:
             settings["num_speculative_tokens"] = run.speculation.num_draft_tokens

@@ -93,7 +93,12 @@ def source_counts(trace: Trace) -> Counts:
 
 def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
     measured = found.measured
-    if not counts.proposals:
+    if not counts.proposals and counts.drafted:
+        yield Text(
+            f"Only sums over whole requests are known: {counts.accepted:,} of {counts.drafted:,} drafted "
+            f"tokens were accepted, a rate of {number(acceptance_rate(counts))}; nothing of single steps."
+        )
+    elif not counts.proposals:
         yield Text("The trace holds no proposal: nothing was drafted, or nothing of it was recorded.")
     else:
         yield Text(

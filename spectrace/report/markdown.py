@@ -59,7 +59,7 @@ def _block(block: Block) -> Iterator[str]:
     elif isinstance(block, Code):
         yield from (
             "```sh",
-            *(visible(line, limit=MAX_CELL).replace("`", "'") for line in block.lines),
+            *(visible(line, limit=MAX_TEXT).replace("`", "'") for line in block.lines),
             "```",
         )
 

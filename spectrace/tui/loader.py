@@ -25,7 +25,7 @@ from spectrace.analysis.recent import WINDOW, Recent
 from spectrace.analysis.rejection import NodeState, node_states
 from spectrace.format.chunk import Chunk
 from spectrace.format.columns import Array
-from spectrace.format.counts import REJECTED_COLUMNS, rejected_rows
+from spectrace.format.counts import REJECTED_COLUMNS, is_summed, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME
 from spectrace.format.reader import Trace
 from spectrace.format.reader import open as open_trace
@@ -362,7 +362,8 @@ class Loader:
             rejected[row : row + chunk.num_rows] = rejected_rows(columns, chunk.num_rows)[rows]
             proposal = columns.get("proposal_ids")
             if proposal is not None and proposal.present is None:
-                proposals[row : row + chunk.num_rows] = (proposal.lengths[0] > 0)[rows]
+                is_proposal = (proposal.lengths[0] > 0) & ~is_summed(columns, chunk.num_rows)
+                proposals[row : row + chunk.num_rows] = is_proposal[rows]
         return np.arange(total), proposals, rejected
 
     def refresh(self) -> int:

@@ -12,9 +12,11 @@ import pytest
 import spectrace
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
 from spectrace.analysis.breakdown import break_down
+from spectrace.analysis.curves import curves
 from spectrace.analysis.series import in_cells, series_of
 from spectrace.errors import ImportFailed
 from spectrace.importing.sources import NAMES, import_stream
+from spectrace.tui.loader import Loader
 
 DATA = Path(__file__).parent.parent / "data/imports"
 FILES = {
@@ -194,6 +196,9 @@ def test_sums_are_no_proposals(tmp_path: Path) -> None:
             (timing["draft_n"], 0, None) for timing in timings
         ]
         assert accept_length(in_cells(series_of(trace), 1)[0]) is None
+        drawn = curves(trace)
+        assert (drawn.over_time, drawn.by_context, drawn.by_row) == ((), (), ())
+        assert Loader(trace).minimap(10) == [None] * 10
     partial = {"stop": False, "timings": timings[0]}
     with imported(tmp_path, jsonl(partial, {"stop": True, "timings": timings[0]})) as trace:
         assert len(trace) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import pytest
 import spectrace
 from spectrace.analysis.curves import curves
 from spectrace.cli import main
+from spectrace.report.command import command_line
 from spectrace.report.document import document
 from spectrace.report.markdown import MAX_CHARACTERS, markdown, prose
 from spectrace.report.plots import plots
@@ -52,6 +54,17 @@ def test_a_small_workload_is_no_cause(sample_traces: Path, tmp_path: Path) -> No
     text = report(sample_traces / "eagle3.spectrace", tmp_path / "r.md").split("## What ran")[0]
     assert "Nothing found. That is no proof of health" in text
     assert "too-small" not in text
+
+
+@pytest.mark.parametrize("name", ["vllm-v1-eagle3", "sglang-eagle3"])
+def test_the_command_that_recorded_it_is_told_whole(sample_traces: Path, tmp_path: Path, name: str) -> None:
+    """However long it is, in both forms."""
+    with spectrace.open(sample_traces / f"{name}.spectrace") as trace:
+        line = command_line(trace.run)
+    assert line is not None
+    end = line[-60:]  # what is redacted stands before it
+    assert f"{end}\n" in report(sample_traces / f"{name}.spectrace", tmp_path / "r.md")
+    assert html.escape(end) in report(sample_traces / f"{name}.spectrace", tmp_path / "r.html")
 
 
 def test_a_page_says_what_the_markdown_says(sample_traces: Path, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ class CountTally:
         "proposal_ids",
         "parents",
         "accepted_nodes",
+        "flags",
     )
 
     def __init__(self, run: Run) -> None:

@@ -1,7 +1,7 @@
 #!/bin/sh
 # make_venv.sh FOLDER: an environment with vLLM and SGLang for a CPU, in which tests/recorders/vllm and
 # tests/recorders/sglang run.
-# Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.1 GB of disk, about two minutes on a fast line.
+# Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.2 GB of disk, about two minutes on a fast line.
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu finds the build of torch without CUDA.
 set -eu
 folder=$1
