@@ -9,7 +9,6 @@ from benchmarks.reliability.outcome import Outcome
 HEAD = (
     "| fault | host's output | warning | readable afterwards | steps lost | test |\n|---|---|---|---|---|---|"
 )
-TEST = "tests/recorders/test_reliability.py"
 
 
 def rows(outcomes: Sequence[Outcome]) -> list[str]:

@@ -27,12 +27,12 @@ def test_close_gives_up_on_a_disk_that_never_answers(
 
     def waiting(*given: Any) -> int:
         stalled.set()
-        again.wait()
+        again.wait(60)
         return write(*given)
 
     monkeypatch.setattr(os, "pwrite", waiting)
     writer.step(step_fields(step=1))
-    stalled.wait()
+    assert stalled.wait(60)
     writer.step(step_fields(step=2))
     writer.close()
     assert [record.getMessage() for record in caplog.records] == [writer.failed]
