@@ -25,6 +25,8 @@ from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 
 # Scripts: importing them sets up an engine's process.
 collect_ignore = ["child.py", "interpreted"]
+_IS_THERE = find_spec("vllm") is not None
+"""Looked at before any test runs: some put a stand-in of this name in its place."""
 _HERE = Path(__file__).parent
 _ROOT = _HERE.parents[2]
 
@@ -32,7 +34,7 @@ _ROOT = _HERE.parents[2]
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips loudly where there is no vLLM."""
-    if find_spec("vllm") is None and _HERE in item.path.parents:
+    if not _IS_THERE and _HERE in item.path.parents:
         pytest.skip("NO REAL ENGINE WAS RUN: vllm is not installed here; type: make test-engines")
 
 
