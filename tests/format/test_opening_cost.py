@@ -89,7 +89,8 @@ def test_opening_a_killed_trace_reads_its_end(traces: dict[str, Path], bytes_rea
     """Without a tail the last megabytes are read, and no more of a longer file."""
     with spectrace.open(traces["killed long"]) as trace:
         assert trace.state == "unclosed"
-        assert LONG - 5000 <= trace.counts.steps == len(trace) < LONG
+        # What is cut off may be steps, or an index behind them.
+        assert LONG - 5000 <= trace.counts.steps == len(trace) <= LONG
         assert bytes_read() <= 6 << 20 < traces["killed long"].stat().st_size
 
 
