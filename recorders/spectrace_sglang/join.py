@@ -98,7 +98,7 @@ class Joiner:
             nodes, parents = linked(arrays["parents"][at])
             proposal = arrays["ids"][at, nodes].tolist()
             sampled = batch.sampled(at)
-        emitted, stop = request.committed(position, sampled, self._rules.max_length)
+        emitted, stop = request.committed(position, sampled, None)  # SGLang shortens max_new_tokens instead
         row = Row(
             name=request.facts.request,
             number=request.num_steps,

@@ -109,7 +109,6 @@ class Recording:
                 started_ns=self.writer.started_ns,
                 boundaries=engine.boundaries,
                 raw_ids=self.raw_of.cpu().numpy() if self._tells_raw_ids() else None,
-                max_length=None,  # SGLang shortens max_new_tokens instead
                 is_simulated=engine.is_simulated,
             )
         )

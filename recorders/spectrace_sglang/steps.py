@@ -27,7 +27,6 @@ class Rules:
     """k of B(k) of the states that the draft is fed, in their order; None where that is unknown."""
     raw_ids: Array | None
     """[V] raw id of each target id by the engine's map, -1 for none; None where it does not tell."""
-    max_length: int | None
     is_simulated: bool = False
     """Acceptance is drawn, not decided."""
 
