@@ -207,7 +207,7 @@ def test_the_end_of_the_server(served: Served) -> None:
         assert len(got) == 200
     else:
         shorter = min(len(got), len(recorded))
-        assert shorter  # how much depends on when the flush and the signal came
+        assert shorter >= 8
         assert got[:shorter] == recorded[:shorter]
 
 

@@ -107,7 +107,8 @@ class Listener:
         self._pieces: Iterator[dict[str, Any]] = server.stream(
             name, _prompts()[1], max_tokens=200, ignore_eos=True
         )
-        while len(self.answer.token_ids) < 8:
+        # Enough that the last flush before a kill holds some of them.
+        while len(self.answer.token_ids) < 24:
             self.answer.add(next(self._pieces))
 
     def hang_up(self) -> None:
