@@ -152,24 +152,25 @@ def _target(
     """What the target thought at the root and after each draft token."""
     if "top_ids" not in arrays:
         return {}
-    nodes = places(starts, drafted + 1)  # [sum of K + 1]
+    judging = drafted + 1  # [B] K + 1, a row for the root and for each draft token
+    nodes = places(starts, judging)  # [sum of K + 1]
     judged = places(starts, drafted)  # [sum of K] rows that judge a draft token
     picks = arrays["top_ids"][nodes, 0]
-    fields: dict[str, Any] = {"target_ids": (picks, drafted + 1)}
+    fields: dict[str, Any] = {"target_ids": (picks, judging)}
     if "top" not in arrays:
         return fields
     norm = log_normaliser(arrays["top"][:, 0], arrays["first"][:, 0])  # [R]
     top = arrays["top"][nodes]  # [sum of K + 1, m]
     gaps = top[:, 0] - top[:, 1]
-    fields["target_ids"] = (_as_taken(picks, gaps, rows, drafted), drafted + 1)
+    fields["target_ids"] = (_as_taken(picks, gaps, rows, drafted), judging)
     return fields | {
         "target_logprobs": (arrays["chosen"][judged, 0] - norm[judged], drafted),
         "target_ranks": (arrays["better"][judged].astype(np.int64) + 1, drafted),
-        "target_gaps": (gaps, drafted + 1),
-        "target_top.id": (arrays["top_ids"][nodes], drafted + 1),
-        "target_top.logprob": (top - norm[nodes, None], drafted + 1),
+        "target_gaps": (gaps, judging),
+        "target_top.id": (arrays["top_ids"][nodes], judging),
+        "target_top.logprob": (top - norm[nodes, None], judging),
         "nonfinite.target_logits": np.add.reduceat(
-            arrays["nonfinite"][nodes].astype(np.int64), np.cumsum(drafted + 1) - drafted - 1
+            arrays["nonfinite"][nodes].astype(np.int64), np.cumsum(judging) - judging
         ),
     }
 
