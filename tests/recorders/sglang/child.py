@@ -79,7 +79,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     """Runs one scenario."""
     import sglang
 
-    from tests.recorders.sglang.scenarios import prompts
+    from tests.recorders.serving_runs import prompts
 
     folder.mkdir(parents=True)
     for variable in [name for name in os.environ if name.startswith(_RECORDER)]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 
@@ -64,18 +63,3 @@ SCENARIOS: Mapping[str, Scenario] = {
         speculative={**CHAIN, "speculative_algorithm": "STANDALONE"}, draft="draft", num_tokens=8
     ),
 }
-
-
-def prompts(scenario: Scenario) -> list[str]:
-    """Texts for a scenario."""
-    from spectrace_demo import prompts as bundled
-
-    texts = bundled()
-    return [" ".join([texts[at % len(texts)]] * scenario.repeats) for at in range(scenario.num_prompts)]
-
-
-def trace_of(folder: Path) -> Path:
-    """The one trace in a folder."""
-    found = sorted(folder.glob("*.spectrace"))
-    assert len(found) == 1, f"{folder}: {len(found)} traces"
-    return found[0]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.recorders.vllm.conftest import Runs
+from tests.recorders.serving_runs import Runs
 from tests.recorders.vllm.invariants import check_emitted, check_reported, check_run
 
 pytestmark = pytest.mark.engine
