@@ -26,6 +26,7 @@ from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
 from spectrace.format.figures import count_of, number, value_text, words
+from spectrace.format.reader import STATES
 from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
 from spectrace.report.command import command_line
 from spectrace.report.steps import divergent_rows
@@ -314,10 +315,7 @@ def _divergent(trace: Trace) -> Iterator[Block]:
 
 
 def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
-    state = {"closed": "closed properly", "recording": "still being recorded"}.get(
-        trace.state, "not closed: the recording ended early"
-    )
-    yield Text(f"{number(len(trace))} steps, {state}.")
+    yield Text(f"{count_of(len(trace), 'step')}, {STATES[trace.state]}.")
     packed: Mapping[str, Any] = trace.run.packed or {}
     if packed:
         yield Text(
