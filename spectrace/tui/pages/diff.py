@@ -245,6 +245,8 @@ def _acceptance(found: Comparison, width: int) -> Iterator[PageLine]:
     a, b = acceptance.proposals
     if not acceptance.is_shown:
         yield from paragraph(f"No difference that {a:,} and {b:,} proposals could show.", width)
+    if left_out := acceptance.left_out:
+        yield from paragraph(left_out, width, role="warning")
 
 
 def _is_shown(measure: Measure) -> bool:
