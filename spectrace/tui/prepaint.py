@@ -46,7 +46,7 @@ class FirstPaint:
 
 def screen_lines(loader: Loader, row: int, width: int, height: int) -> list[Line]:
     """Every line of the main screen, as it looks when the viewer opens."""
-    layout = layout_for(width, height)
+    layout = layout_for(width, height, loader.total)
     facts = loader.facts
     columns = columns_for(width, loader.total, loader.longest_request)
     row = max(0, min(row, loader.total - 1))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from spectrace.analysis.rejection import node_states
 from spectrace.testing import make_step
 from spectrace.tui.keys import KEYS, every_key
+from spectrace.tui.layout import layout_for
 from spectrace.tui.screens.page import PageScreen
 from spectrace.tui.screens.steps import StepsScreen
 from spectrace.tui.spans import text_of, width_of
@@ -292,6 +295,29 @@ async def test_any_size_shows_steps_and_never_more_than_fits(trace: Path, size: 
         assert len(driven.lines) == size[1]
         strips = driven.app.screen._compositor.render_strips()
         assert all(strip.cell_length <= size[0] for strip in strips)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_short_list_leaves_its_lines_to_the_step(tmp_path: Path, size: tuple[int, int]) -> None:
+    """No blank line between the last of few steps and the step's pane, and room for what a filter says."""
+    path = make_trace(tmp_path / "run.spectrace", 3)
+    async with viewing(path, size=size) as driven:
+        lines = driven.lines
+        last = lines.index(driven.row_of("  2 req-000"))
+        assert "step 0 · request" in lines[last + 1]
+        await driven.type("&accepted > 99\r")
+        assert driven.lines[last - 1 : last + 1] == [
+            "  No step fits the filter.",
+            "  u brings back what was listed before; & and Enter lists every step.",
+        ]
+
+
+@given(st.integers(1, 300), st.integers(1, 100), st.integers(0, 1000), st.booleans())
+def test_the_parts_are_as_high_as_the_terminal(width: int, height: int, total: int, is_zoomed: bool) -> None:
+    """Nothing is left over and nothing is beyond, from four lines up."""
+    shared = layout_for(width, height, total, is_zoomed=is_zoomed)
+    always = 3 - is_zoomed  # header, column names, status; a step on the whole screen has no column names
+    assert shared.minimap + shared.list + shared.detail + shared.hints + always == max(height, 4)
 
 
 def test_every_key_has_an_id_and_words() -> None:

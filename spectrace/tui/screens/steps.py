@@ -138,7 +138,7 @@ class StepsScreen(HuntingScreen):
     def _lay_out(self) -> None:
         """Shares out the lines of the terminal, and what hangs on the width."""
         width, height = self.app.size
-        self.layout_now = layout_for(width, height, is_zoomed=self.is_zoomed)
+        self.layout_now = layout_for(width, height, self.loader.total, is_zoomed=self.is_zoomed)
         self._columns = columns_for(width, self.loader.total, self.loader.longest_request)
         for name in ("minimap", "detail", "hints"):
             pane, lines = self._pane(name), getattr(self.layout_now, name)
