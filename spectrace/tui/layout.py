@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+LARGEST = (2_000, 1_000)
+"""Columns and lines of a terminal that is drawn on: each cell is kept."""
 FEWEST_LISTED = 3
 """Lines of the list where a trace has fewer steps: what is said of a filter that keeps none takes as many."""
 
@@ -18,6 +20,23 @@ class Layout:
     """Lines for steps, without the line of column names."""
     detail: int
     hints: int
+
+
+def bounded_size(told: tuple[int, int], before: tuple[int, int]) -> tuple[int, int]:
+    """Columns and lines to draw for; a side that no terminal has stays as it was.
+
+    Args:
+        told: what the terminal says.
+        before: what it said last.
+
+    >>> bounded_size((100, 30), (80, 24)), bounded_size((0, 65535), (80, 24)), bounded_size((-1, 9), (0, 0))
+    ((100, 30), (80, 24), (1, 9))
+    """
+    width, height = (
+        side if 1 <= side <= most else max(1, min(last, most))
+        for side, last, most in zip(told, before, LARGEST)
+    )
+    return width, height
 
 
 def layout_for(width: int, height: int, total: int, *, is_zoomed: bool = False) -> Layout:
