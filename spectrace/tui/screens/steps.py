@@ -15,6 +15,7 @@ from spectrace.tui.findings import Findings
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
+from spectrace.tui.minimap import rejected_shares
 from spectrace.tui.screens.hunting import HuntingScreen
 from spectrace.tui.spans import Line, Span
 from spectrace.tui.step_detail import detail_lines
@@ -147,7 +148,7 @@ class StepsScreen(HuntingScreen):
         is_listed = self.layout_now.list > 0
         self.steps.display = self._pane("head").display = is_listed
         self.show_list()
-        self._shares = self.loader.minimap(width) if self.layout_now.minimap else []
+        self._shares = rejected_shares(self.loader, width) if self.layout_now.minimap else []
 
     def _show_all(self) -> None:
         width = self.app.size.width
