@@ -141,19 +141,20 @@ def target_columns(
     if "top_ids" not in arrays:
         return {}
     picks = arrays["top_ids"][after, 0]
+    judging = drafted + 1  # [B] rows of each request
     if "better" not in arrays:
-        return {"target_ids": (picks, drafted + 1)}
+        return {"target_ids": (picks, judging)}
     norm = log_normaliser(arrays["top"][:, 0], arrays["first"])  # [R]
     top = arrays["top"][after]  # [sum of K + 1, m]
     gaps = top[:, 0] - top[:, 1]
-    starts = np.cumsum(drafted + 1) - drafted - 1
+    starts = np.cumsum(judging) - judging
     return {
-        "target_ids": (_as_taken(picks, gaps, rows, starts), drafted + 1),
+        "target_ids": (_as_taken(picks, gaps, rows, starts), judging),
         "target_logprobs": (arrays["chosen"][judged] - norm[judges], drafted),
         "target_ranks": (arrays["better"][judged].astype(np.int64) + 1, drafted),
-        "target_gaps": (gaps, drafted + 1),
-        "target_top.id": (arrays["top_ids"][after], drafted + 1),
-        "target_top.logprob": (top - norm[after, None], drafted + 1),
+        "target_gaps": (gaps, judging),
+        "target_top.id": (arrays["top_ids"][after], judging),
+        "target_top.logprob": (top - norm[after, None], judging),
         "nonfinite.target_logits": np.add.reduceat(arrays["nonfinite"][after].astype(np.int64), starts),
     }
 
