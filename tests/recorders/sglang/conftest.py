@@ -113,20 +113,24 @@ def run_child(models: Path, out: Path, names: Sequence[str]) -> Runs:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled models with heads of 64, as the tests of vLLM have them."""
+    """The models of the tests of vLLM, and what SGLang wants in another form."""
     from spectrace_demo import draft_path, eagle3_path, target_path
     from spectrace_demo.export import export
+    from tests.recorders.sglang.heads import write_for_sglang
+    from tests.recorders.vllm.heads import write_heads
 
     folder = tmp_path_factory.mktemp("models")
     for source in (target_path(), draft_path(), eagle3_path()):
         export(source, folder / source.name)
+    write_heads(folder)
+    write_for_sglang(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def runs(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Healthy runs."""
-    return run_child(models, tmp_path_factory.mktemp("runs") / "sglang", list(scenarios.SCENARIOS))
+    return run_child(models, tmp_path_factory.mktemp("runs") / "sglang", scenarios.TESTED)
 
 
 @pytest.fixture(scope="session")

@@ -64,6 +64,11 @@ SCENARIOS: Mapping[str, Scenario] = {
     "custom": Scenario(speculative=model("tests.recorders.vllm.heads.Repeat", "custom_class")),
     "plain-mimo": Scenario(target="mimo", is_recorded=False),
     "mtp": Scenario(target="mimo", speculative={"method": "mtp", "num_speculative_tokens": K}),
+    "medusa": Scenario(speculative=model("medusa", "medusa")),
+    "dflash": Scenario(speculative=model("dflash", "dflash")),
+    "dspark": Scenario(speculative=model("dspark", "dspark")),
+    "suffix": Scenario(speculative={"method": "suffix", "num_speculative_tokens": 8}),
+    "ngram-gpu": Scenario(speculative={**NGRAM, "method": "ngram_gpu"}),
     "broken-hook": Scenario(speculative=_EAGLE3, patch="break_hook"),
     "async": Scenario(speculative=_EAGLE3, patch="schedule_ahead"),
     "synthetic": Scenario(
