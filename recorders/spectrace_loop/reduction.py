@@ -61,7 +61,7 @@ def add_target(pack: Pack, workspace: Workspace, tree: Tree, top: int) -> Tensor
     pack.add("first", p.gather(1, ids[:, :1]))  # [K+1, 1]
     pack.add("chosen", chosen)
     pack.add("better", (judging > chosen).sum(-1))  # [K]
-    pack.add("nonfinite", num_nonfinite(rows))  # [K+1]
+    pack.add("nonfinite", num_faulty(rows))  # [K+1]
     return p
 
 
@@ -95,7 +95,7 @@ def add_draft(
     pack.add("draft_top_ids", ids)
     pack.add("draft_first", q.gather(1, ids[:, :1]))  # [K, 1]
     pack.add("draft_entropy", torch.special.entr(q).sum(-1))  # [K]
-    pack.add("draft_nonfinite", num_nonfinite(rows))  # [K]
+    pack.add("draft_nonfinite", num_faulty(rows))  # [K]
     judged = _judging(p, tree)  # [K, V]
     beside = judged if vocab is None else vocab.spread_over(judged)
     width = min(q.shape[1], beside.shape[1])
@@ -104,8 +104,12 @@ def add_draft(
         pack.add("draft_chosen", rows.gather(1, raw.clamp(0, rows.shape[1] - 1).unsqueeze(1)))  # [K, 1]
 
 
-def num_nonfinite(rows: Tensor) -> Tensor:
-    """[R] how many values are NaN or plus infinity; minus infinity is how a processor rules a token out."""
+def num_faulty(rows: Tensor) -> Tensor:
+    """[R] how many values are NaN or plus infinity.
+
+    Minus infinity is none of them: a loop hands over what its processors have left, and they rule tokens out
+    by it. Recorders that look before the processors count it too.
+    """
     return torch.lt(rows, math.inf).logical_not_().sum(-1)
 
 

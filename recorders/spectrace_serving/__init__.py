@@ -1,4 +1,5 @@
-"""What recorders share that run inside a serving engine: settings, guarded hooks, reductions, header facts.
+"""What recorders share that run inside a serving engine: how one is asked for, begins, is fed and ends.
 
-Owns nothing that only one engine has; imports torch but no engine. An engine's own words end in its recorder.
+Which function of an engine is hooked, and how its events become steps, is its own recorder's. Imports torch
+but no engine, and by itself neither.
 """

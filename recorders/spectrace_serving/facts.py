@@ -1,12 +1,13 @@
 """Header facts that any engine's live models and configs give, in the names of a trace.
 
-Feature detection only: what is not there is left out. Concludes nothing and hooks nothing.
+Feature detection only: what is not there is left out. What a checkpoint declares stands beside what really
+runs; nothing is concluded from the difference. Hooks nothing.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from torch import Tensor
 from torch.nn import Module
 
 from spectrace.checkpoint.records import Checkpoint
+from spectrace_serving.checkpoint import kept_ids, parameter_lists
+from spectrace_transformers.facts import rope_facts
 from spectrace_transformers.reduction import Array
 
 Facts = dict[str, Any]
@@ -22,6 +25,56 @@ Facts = dict[str, Any]
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
 _DIGEST_LIMIT = 256 << 20
 """Largest weight whose bytes are hashed when the trace begins."""
+
+
+def draft_facts(
+    facts: Facts,
+    draft: Module,
+    target: Module,
+    config: Any,
+    checkpoint: Checkpoint | None,
+    shared: Sequence[str] | None,
+) -> Facts:
+    """The draft as it runs, beside what its checkpoint holds.
+
+    Args:
+        facts: size and kind of the draft, by the engine's own names.
+        draft: as it was loaded.
+        target: with which it may share weights.
+        config: of the draft, as transformers has it.
+        checkpoint: of the draft, if it is on this machine.
+        shared: which of embed_tokens and lm_head are the target's; None where the checkpoint's names differ.
+    """
+    parameters = None
+    if checkpoint is not None and shared is not None:
+        parameters = parameter_lists(checkpoint, draft, shared)
+    return facts | {
+        "vocab_size": getattr(config, "draft_vocab_size", None) or facts["vocab_size"],
+        "head_rows": num_rows(getattr(draft, "lm_head", None)),
+        "rope": (rope_facts(config) or {}) | rope_used(draft),
+        "rope_declared": None if checkpoint is None else declared_rope(checkpoint),
+        "parameters": parameters,
+        "fingerprints": fingerprints(draft, target),
+    }
+
+
+def map_facts(offsets: Array, checkpoint: Checkpoint | None, *, source: str, applied: str) -> Facts:
+    """A map that is in use.
+
+    Args:
+        offsets: [draft_vocab_size] target id - raw id.
+        checkpoint: of the draft, if it is on this machine.
+        source: where it is from.
+        applied: how the engine reads it.
+    """
+    offsets = offsets.astype("<i8")
+    return {
+        "d2t": offsets.tolist(),
+        "t2d": None if checkpoint is None else kept_ids(checkpoint),
+        "source": source,
+        "applied": applied,
+        "digest": "sha256:" + hashlib.sha256(offsets.tobytes()).hexdigest(),
+    }
 
 
 def num_rows(head: Any) -> int | None:

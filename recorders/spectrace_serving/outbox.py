@@ -12,9 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from spectrace_serving.guard import Guard
 from spectrace_transformers.reduction import Array, Pack
-
-Guard = Callable[..., Any]
 
 
 class Outbox(Pack):
@@ -22,7 +21,7 @@ class Outbox(Pack):
 
     Args:
         device: where the engine runs.
-        guard: runs an action of ours by its name; once it has raised it is never run again.
+        guard: runs the reductions, each by its name.
     """
 
     def __init__(self, device: torch.device, guard: Guard) -> None:

@@ -1,4 +1,4 @@
-"""What is kept of an engine step, reduced where the tensors are: ids, a few numbers per position.
+"""What is kept of the rows of an engine step, reduced where the tensors are: a few numbers of each.
 
 Every reduction is one call over all rows of the batch, and nothing here waits for the device: no size that
 depends on a value, no branch on one. Refuses to keep logits or states, or to know what a request is.
@@ -6,121 +6,17 @@ depends on a value, no branch on one. Refuses to keep logits or states, or to kn
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from spectrace.format.projections import sign_matrix
-from spectrace_transformers.reduction import Array, Pack, Workspace, top_choices
+from spectrace_transformers.reduction import Array, Pack
 
 TOP = 5
 """Alternatives kept per position."""
 PREFILL_ROWS = 8
 """Most rows of a prompt whose states are kept."""
-
-
-def add_rows(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> Tensor:
-    """Adds what was verified: per row the token that was read and where it stands.
-
-    Args:
-        pack: gathers the results.
-        input_ids: [tokens] of the target's forward.
-        positions: [tokens]
-        at: [R] the rows with logits; per request the last committed token, then its K draft tokens.
-
-    Returns:
-        [R] the token read in each row.
-    """
-    ids = input_ids.index_select(0, at)
-    pack.add("row_ids", ids)
-    pack.add("row_positions", positions.index_select(0, at))
-    return ids
-
-
-def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor, is_full: bool) -> None:
-    """Adds what the target thought in each row, before any processor.
-
-    The logarithm of the normaliser is left to the host: the first choice's logit and probability give it
-    (`spectrace_transformers.reduction.log_normaliser`).
-
-    Args:
-        pack: gathers the results.
-        workspace: memory for the rows.
-        logits: [R, V]
-        row_ids: [R] token read in each row; row r judges the token of row r + 1.
-        is_full: not only the target's pick.
-    """
-    if not is_full:
-        pack.add("top_ids", logits.argmax(-1, keepdim=True))  # [R, 1]
-        return
-    rows = logits.float()  # [R, V]
-    scratch = workspace.rows("target", rows.shape, rows.device)
-    values, ids = top_choices(rows, TOP)  # [R, m]
-    judged = row_ids.to(torch.int64).roll(-1).clamp_(0, rows.shape[1] - 1).unsqueeze(1)  # [R, 1]
-    chosen = rows.gather(1, judged)  # [R, 1]
-    pack.add("top_ids", ids)
-    pack.add("top", values)
-    pack.add("chosen", chosen)
-    pack.add("first", torch.softmax(rows, -1, out=scratch).gather(1, ids[:, :1]))  # [R, 1]
-    pack.add("better", torch.gt(rows, chosen, out=scratch).sum(-1))  # [R]
-    pack.add("nonfinite", num_nonfinite(rows, scratch))  # [R]
-
-
-def add_draft(
-    pack: Pack,
-    workspace: Workspace,
-    logits: Sequence[Tensor],
-    proposal: Tensor,
-    raw_of: Tensor,
-    is_greedy: bool,
-    is_full: bool,
-) -> None:
-    """Adds what the draft thought at each depth, in its own vocabulary.
-
-    Args:
-        pack: gathers the results.
-        workspace: memory for the rows.
-        logits: per depth [B, Dv]
-        proposal: [B, K] ids in the target's vocabulary; K is the number of depths.
-        raw_of: [V] raw id of each target id by the engine's map, -1 for none.
-        is_greedy: the draft takes its first choice.
-        is_full: not only the raw ids.
-    """
-    shape = (len(logits), logits[0].shape[0])  # [K, B]
-    rows = torch.cat(list(logits)).float()  # [K * B, Dv], depth by depth
-    values, ids = top_choices(rows, min(TOP, rows.shape[1])) if is_full else rows.topk(1)  # [K * B, m]
-    mapped = raw_of[proposal.t().reshape(-1).clamp(0, len(raw_of) - 1)]  # [K * B]
-    proposed = rows.gather(1, mapped.clamp(0, rows.shape[1] - 1).unsqueeze(1))  # [K * B, 1]
-    raw = mapped if not is_greedy else _first_choice(mapped, proposed, values, ids)
-    pack.add("draft_ids", raw.view(shape))
-    if not is_full:
-        return
-    scratch = workspace.rows("draft", rows.shape, rows.device)
-    pack.add("draft_nonfinite", num_nonfinite(rows, scratch).view(shape))
-    distribution = torch.softmax(rows, -1, out=scratch)
-    pack.add("draft_top", values.view(*shape, -1))
-    pack.add("draft_top_ids", ids.view(*shape, -1))
-    pack.add("draft_first", distribution.gather(1, ids[:, :1]).view(shape))
-    pack.add("draft_chosen", rows.gather(1, raw.clamp(min=0).unsqueeze(1)).view(shape))
-    pack.add("draft_mean", distribution.mul_(rows).sum(-1).view(shape))
-
-
-def _first_choice(mapped: Tensor, proposed: Tensor, values: Tensor, ids: Tensor) -> Tensor:
-    """A greedy draft's raw ids, [K * B], read off its own logits and not off the map, which may be wrong.
-
-    Of equal logits, and of what is no number, it is the one that was proposed.
-
-    Args:
-        mapped: [K * B] raw ids of the proposed tokens by the map, -1 for none.
-        proposed: [K * B, 1] their logits.
-        values: [K * B, m] largest logits.
-        ids: [K * B, m] where they are.
-    """
-    best = values[:, 0]
-    is_tie = (proposed[:, 0] == best) | (best != best)  # NaN differs from itself
-    return torch.where(is_tie & (mapped >= 0), mapped, ids[:, 0])
 
 
 def num_nonfinite(rows: Tensor, scratch: Tensor | None = None) -> Tensor:
@@ -159,11 +55,6 @@ class Fingerprints:
         pack.add("tap_projections", rows @ self._signs[size])  # [A, r, 32]
 
 
-def add_inputs(pack: Pack, inputs: Sequence[Tensor]) -> None:
-    """Adds the RMS of what the draft read: per depth [B, H]."""
-    pack.add("draft_rms", rms(torch.stack(list(inputs)).float()))  # [K, B]
-
-
 def rms(rows: Tensor) -> Tensor:
     """Root mean square over the last axis."""
     norms: Tensor = torch.linalg.vector_norm(rows, dim=-1)
@@ -180,11 +71,27 @@ def on_device(indices: Array, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=True)
 
 
-def kept_rows(root: int) -> list[int]:
+def kept_rows(starts: Array, roots: Array) -> tuple[Array, Array]:
     """Which of a request's tokens before and with its last committed one are kept: all of a few, else some.
 
-    >>> kept_rows(0), kept_rows(29)
-    ([0], [0, 5, 10, 15, 20, 25, 29])
+    >>> kept_rows(np.array([0, 1]), np.array([0, 29]))
+    (array([ 0,  1,  6, 11, 16, 21, 26, 30]), array([1, 7]))
+
+    Args:
+        starts: [B] number of each request's first token.
+        roots: [B] number of its last committed one, counted from there.
+
+    Returns:
+        [r] numbers of the tokens, and [B] how many are each request's.
     """
+    if not roots.any():
+        return starts, np.ones_like(roots)
+    kept = [_spread(root) for root in roots.tolist()]
+    rows = np.array([start + row for start, own in zip(starts.tolist(), kept) for row in own])
+    return rows, np.array([len(own) for own in kept])
+
+
+def _spread(root: int) -> list[int]:
+    """At most PREFILL_ROWS of the numbers up to this one, which is always the last."""
     stride = -(-root // (PREFILL_ROWS - 1)) or 1
     return [*range(0, root, stride), root]

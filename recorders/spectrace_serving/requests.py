@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,18 @@ class Finished:
     """Requests that the scheduler has let go of."""
 
     requests: Sequence[str]
+
+
+def processors(sampling: Any, *constraints: str) -> list[str]:
+    """What changes the logits of a request.
+
+    Args:
+        sampling: how its tokens are picked, as the engine holds it.
+        constraints: names of what else may be asked for there.
+    """
+    usual = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0.0}
+    found = [name for name, value in usual.items() if getattr(sampling, name, value) != value]
+    return found + [name for name in constraints if getattr(sampling, name, None)]
 
 
 @dataclass(slots=True)

@@ -1,6 +1,7 @@
-"""Rows of a verified batch -> arrays for the writer, as far as engines agree: outcomes, states, stretches.
+"""Rows of a verified batch -> arrays for the writer, as far as engines agree.
 
-numpy only; no loop over positions. Refuses to touch a tensor or to decide what was committed.
+That is times, outcomes, what the target thought, and states. numpy only. Refuses to touch a tensor or to
+decide what was committed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,21 @@ from typing import Any
 
 import numpy as np
 
-from spectrace_transformers.reduction import Array
+from spectrace_serving.captures import Verification
+from spectrace_serving.clock import Moment
+from spectrace_transformers.reduction import Array, log_normaliser
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What holds for the whole run."""
+
+    started_ns: int
+    """Monotonic clock at the start of the trace."""
+    boundaries: tuple[int, ...] | None
+    """k of B(k) of the states that the draft is fed, in their order; None where that is unknown."""
+    is_simulated: bool
+    """Acceptance is drawn, not decided."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,8 +41,15 @@ class Taps:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What one step of a request came to."""
+    """One request in a verified batch, and what the step came to."""
 
+    name: str
+    number: int
+    """Of the step, within its request."""
+    at: int
+    """Row of the batch."""
+    position: int
+    prefix_hit_length: int
     proposal: list[int]
     """[K] ids in the target's vocabulary."""
     emitted: list[int]
@@ -51,6 +73,100 @@ class Outcome:
     def is_all_accepted(self) -> bool:
         """Whether no token of the proposal was left that could have been accepted."""
         raise NotImplementedError
+
+    @property
+    def places(self) -> Sequence[int]:
+        """Of each committed token, the row whose pick it is: 0 for the root, n + 1 for proposal[n]."""
+        raise NotImplementedError
+
+
+def scalars(
+    rules: Rules,
+    event: Verification,
+    rows: Sequence[Outcome],
+    max_length: int,
+    drafting: tuple[Moment, Moment] | None,
+    *,
+    is_one_round: bool = True,
+) -> dict[str, Any]:
+    """Fields of one value, besides the outcome.
+
+    Args:
+        rules: of the run.
+        event: the verification.
+        rows: of its batch.
+        max_length: longest committed length in the batch.
+        drafting: when the proposal behind these rows was begun and done.
+        is_one_round: nothing happened between it and the verification.
+    """
+    count, started = len(rows), event.started
+    fields: dict[str, Any] = {
+        "request": [row.name for row in rows],
+        "step": np.array([row.number for row in rows]),
+        "batch_row": np.array([row.at for row in rows]),
+        "engine_step": np.full(count, event.engine_step),
+        "max_batch_length": np.full(count, max_length),
+        "position": np.array([row.position for row in rows]),
+        "verify_ns": np.full(count, started.until(event.ended)),
+        "logits_kind": ["raw"] * count,
+    }
+    if drafting is not None:
+        fields["draft_ns"] = np.full(count, drafting[0].until(drafting[1]))
+        if is_one_round:
+            started = drafting[0]
+            fields["step_ns"] = np.full(count, started.until(event.ended))
+    fields["started_ns"] = np.full(count, started.host_ns - rules.started_ns)
+    return fields
+
+
+def target_columns(
+    arrays: Mapping[str, Array],
+    rows: Sequence[Outcome],
+    drafted: Array,
+    *,
+    after: Array,
+    judged: Array,
+    judges: Array,
+) -> dict[str, Any]:
+    """What the target thought at the root and after each draft token.
+
+    Args:
+        arrays: per row of logits; "better", which is added last, tells that all are there.
+        rows: of the batch.
+        drafted: [B] K of each.
+        after: [sum of K + 1] rows at the root and after each draft token.
+        judged: [sum of K] where "chosen" and "better" say something of each draft token.
+        judges: [sum of K] the row whose distribution that is.
+    """
+    if "top_ids" not in arrays:
+        return {}
+    picks = arrays["top_ids"][after, 0]
+    if "better" not in arrays:
+        return {"target_ids": (picks, drafted + 1)}
+    norm = log_normaliser(arrays["top"][:, 0], arrays["first"])  # [R]
+    top = arrays["top"][after]  # [sum of K + 1, m]
+    gaps = top[:, 0] - top[:, 1]
+    starts = np.cumsum(drafted + 1) - drafted - 1
+    return {
+        "target_ids": (_as_taken(picks, gaps, rows, starts), drafted + 1),
+        "target_logprobs": (arrays["chosen"][judged] - norm[judges], drafted),
+        "target_ranks": (arrays["better"][judged].astype(np.int64) + 1, drafted),
+        "target_gaps": (gaps, drafted + 1),
+        "target_top.id": (arrays["top_ids"][after], drafted + 1),
+        "target_top.logprob": (top - norm[after, None], drafted + 1),
+        "nonfinite.target_logits": np.add.reduceat(arrays["nonfinite"][after].astype(np.int64), starts),
+    }
+
+
+def _as_taken(picks: Array, gaps: Array, rows: Sequence[Outcome], starts: Array) -> Array:
+    """The target's picks; of two equal logits, the one that the engine took."""
+    if gaps.all() or not all(row.is_greedy for row in rows):
+        return picks
+    taken = picks.copy()
+    for row, start in zip(rows, starts.tolist()):
+        for place, token in zip(row.places, row.emitted):
+            taken[start + place] = token
+    return np.where(gaps == 0, taken, picks)
 
 
 def outcomes(rows: Sequence[Outcome], *, is_simulated: bool) -> dict[str, Any]:

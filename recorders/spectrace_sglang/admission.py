@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from spectrace_serving.requests import Started
+from spectrace_serving.requests import Started, processors
 
 _ALL = 1 << 30
 """A top_k that keeps every token. Source: SGLang 0.5.23 srt/sampling/sampling_params.py, ``TOP_K_ALL``."""
+_CONSTRAINTS = ("logit_bias", "json_schema", "regex", "ebnf", "structural_tag")
 
 
 def started_request(request: Any, name: str, prefix_length: int, *, is_always_greedy: bool) -> Started:
@@ -43,7 +44,7 @@ def sampling_facts(sampling: Any) -> dict[str, Any]:
         "top_k": sampling.top_k if not greedy and sampling.top_k < _ALL else None,
         "top_p": float(sampling.top_p),
         "seed": getattr(sampling, "sampling_seed", None),
-        "processors": _processors(sampling),
+        "processors": processors(sampling, *_CONSTRAINTS),
     }
 
 
@@ -61,11 +62,3 @@ def _stop_ids(request: Any) -> Iterator[int]:
     if eos is not None:
         yield eos
     yield from getattr(tokenizer, "additional_stop_token_ids", None) or ()
-
-
-def _processors(sampling: Any) -> list[str]:
-    """What changes the logits of a request, by SGLang's names."""
-    usual = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0.0}
-    found = [name for name, value in usual.items() if getattr(sampling, name, value) != value]
-    constraints = ("logit_bias", "json_schema", "regex", "ebnf", "structural_tag")
-    return found + [name for name in constraints if getattr(sampling, name, None)]

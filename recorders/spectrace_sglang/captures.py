@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spectrace_serving.captures import Arrays, Verification
 from spectrace_serving.clock import Moment
-from spectrace_serving.requests import Finished, Started
+from spectrace_serving.requests import Finished
 from spectrace_serving.rows import Taps
-from spectrace_transformers.reduction import Array
-
-Arrays = Callable[[], Mapping[str, Array]]
-"""Waits for the device."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Drafted:
-    """A proposal of n - 1 nodes for each of B requests, made in the same round as its verification."""
+class Proposed:
+    """What was drafted, n - 1 nodes for each of B requests, in the same round as it is verified."""
 
     started: Moment
     ended: Moment
@@ -26,25 +23,16 @@ class Drafted:
 
 
 @dataclass(slots=True, kw_only=True)
-class Verified:
-    """One forward of the target over B requests of n nodes each, and what was decided; of prompts n is 1."""
+class Verified(Verification):
+    """Proposals of n nodes each were verified, or prompts were read; of prompts n is 1."""
 
-    engine_step: int
-    requests: Sequence[str]
-    """[B] names, in the order of the batch."""
     num_nodes: int
     """n, the root with it."""
     is_tree: bool
-    started: Moment
-    """Of the forward."""
-    ended: Moment
-    arrays: Arrays
     taps: Taps | None
-    drafted: Drafted | None = None
+    proposed: Proposed | None = None
     prompts: Sequence[tuple[int, bool]] | None = None
     """Of a forward over prompts: [B] committed length, and whether the token is thrown away."""
-    is_lost: bool = False
-    """Already counted as lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,4 +43,4 @@ class Seeded:
     arrays: Arrays
 
 
-Event = Started | Finished | Verified | Seeded
+Event = Finished | Verified | Seeded

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from spectrace_sglang.steps import Batch, Row
 
 
-class Proposed:
+class DraftColumns:
     """The nodes of some rows, and where in the draft's rows each comes from.
 
     Args:
@@ -27,10 +27,10 @@ class Proposed:
     """
 
     def __init__(self, batch: Batch, rows: Sequence[Row]) -> None:
-        assert batch.drafted is not None
-        assert batch.event.drafted is not None
-        self._arrays, self._rows = batch.drafted, rows
-        self._topk = batch.event.drafted.topk
+        assert batch.drafts is not None
+        assert batch.event.proposed is not None
+        self._arrays, self._rows = batch.drafts, rows
+        self._topk = batch.event.proposed.topk
         self._batch = len(batch.event.requests)
         self._lengths = [row.num_drafted for row in rows]
         k = batch.event.num_nodes - 1
@@ -70,7 +70,7 @@ class Proposed:
 
     def fields(self) -> dict[str, Any]:
         """Columns of the draft."""
-        fields: dict[str, Any] = {"draft_ids": (self._raw_ids(), self._lengths)}
+        fields: dict[str, Any] = {"draft_ids": (self._of_nodes("raw"), self._lengths)}
         if self._has("seed_mean", "row_mean") and self._has("seed_chosen", "node_chosen"):
             fields |= self._certainty()
         if self._has("seed_position", "row_positions"):
@@ -84,9 +84,6 @@ class Proposed:
         """[steps - 1, B * topk, ..] of the later forwards as one list of rows."""
         found = self._arrays.get(name)
         return None if found is None else found.reshape(-1, *found.shape[2:])
-
-    def _raw_ids(self) -> Array:
-        return self._of_nodes("raw")
 
     def _of_nodes(self, name: str) -> Array:
         """[N] what is known of the nodes themselves: of the first by rank, of the others one by one."""

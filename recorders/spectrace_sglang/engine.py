@@ -42,8 +42,8 @@ class Engine:
         self.draft = getattr(self.draft_runner, "model", None)
         self.config = self.target_runner.model_config
         self.draft_config = getattr(self.draft_runner, "model_config", None)
-        self.algorithm = str(getattr(getattr(scheduler, "spec_algorithm", None), "name", None))
-        self.method = _METHODS.get(self.algorithm, "other")
+        algorithm = getattr(scheduler, "spec_algorithm", None)
+        self.method = _METHODS.get(str(getattr(algorithm, "name", None)), "other")
         self.device = torch.device(self.target_runner.device)
 
     def setting(self, name: str) -> Any:
@@ -91,6 +91,14 @@ class Engine:
             return None
         found: Array = table.detach().to("cpu", torch.int64).numpy().astype(np.int64)
         return found
+
+    @property
+    def tells_raw_ids(self) -> bool:
+        """Whether a target id has one raw id by the map."""
+        if self.draft is None:
+            return False
+        targets = self.target_ids
+        return targets is None or len(np.unique(targets)) == len(targets)
 
     @property
     def is_always_greedy(self) -> bool:

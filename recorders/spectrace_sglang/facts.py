@@ -6,39 +6,31 @@ detection only: a fact that a version does not offer is left out. Hooks nothing.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
-import spectrace
 from spectrace.checkpoint.records import Checkpoint
-from spectrace_serving.checkpoint import find_checkpoint, has_map, kept_ids, parameter_lists
-from spectrace_serving.facts import (
-    LAYER_IDS,
-    Facts,
-    declared_layers,
-    declared_rope,
-    eos_ids,
-    fingerprints,
-    num_rows,
-    rope_used,
-    without_missing,
-)
+from spectrace_serving import facts as shared
+from spectrace_serving.checkpoint import find_checkpoint, has_map, kept_ids
+from spectrace_serving.facts import LAYER_IDS, Facts, declared_layers, num_rows
+from spectrace_serving.header import LOOKUP, flags, never, run_header
 from spectrace_sglang.engine import Engine
 from spectrace_sglang.hooks import engine_version
-from spectrace_transformers.facts import model_id, rope_facts
+from spectrace_transformers.facts import model_id
 from spectrace_transformers.token_text import Vocabulary
 
-_DRAFTS = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top", "draft_positions", "draft_inputs")
-DRAFT_VALUES = _DRAFTS[1:]
-"""What only a look at the draft's own forwards gives."""
-_NEVER = {
-    "draft_kv_length": "SGLang keeps the draft's cache in pages and trims it by position alone",
-    "overlaps": "both distributions at every node are not compared while serving",
-}
+_SETTINGS = (
+    "speculative_algorithm", "speculative_eagle_topk", "speculative_num_steps",
+    "speculative_num_draft_tokens", "speculative_token_map", "speculative_attention_mode",
+    "speculative_accept_threshold_single", "speculative_accept_threshold_acc",
+    "speculative_use_rejection_sampling", "attention_backend", "disable_overlap_schedule",
+    "disable_radix_cache", "chunked_prefill_size", "max_running_requests", "tp_size",
+    "pp_size", "dp_size",
+)  # fmt: skip
+"""That bear on speculation."""
+_NEVER = never("SGLang", "both distributions at every node are not compared while serving")
 
 
 def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str]) -> Facts:
@@ -54,52 +46,28 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
         checkpoint = find_checkpoint(
             str(engine.draft_config.model_path), getattr(engine.draft_config, "revision", None)
         )
-    has_texts = vocabulary is not None
-    return without_missing(
-        {
-            "recorder": {"name": "spectrace_sglang", "version": spectrace.__version__},
-            "engine": {
-                "name": "sglang",
-                "version": engine_version(),
-                "flags": _flags(engine),
-            },
-            "method": engine.method if engine.worker is not None else None,
-            "target": model_facts(engine.config),
-            "draft": draft_facts(engine, checkpoint),
-            "vocab_map": map_facts(engine, checkpoint),
-            "taps": tap_facts(engine),
-            "verification": verification(engine),
-            "speculation": _speculation(engine),
-            "tokenizer": {
-                "digest": None if vocabulary is None else vocabulary.digest,
-                "vocab_size": None if vocabulary is None else len(vocabulary),
-                "eos_ids": eos_ids(engine.config.hf_config),
-            },
-            "training": getattr(getattr(engine.draft_config, "hf_config", None), "training", None),
-            "capture": {
-                "mode": "eager" if engine.setting("disable_cuda_graph") else "unknown",
-                "unavailable": {**_NEVER, **_lookup(engine), **problems},
-                "text": has_texts,
-            },
-        }
+    draft_config = getattr(engine.draft_config, "hf_config", None)
+    settings = {name: engine.setting(name) for name in _SETTINGS}
+    own = {
+        "engine": {"name": "sglang", "version": engine_version(), "flags": flags(settings, draft_config)},
+        "method": engine.method if engine.worker is not None else None,
+        "target": model_facts(engine.config),
+        "draft": draft_facts(engine, checkpoint),
+        "vocab_map": map_facts(engine, checkpoint),
+        "taps": tap_facts(engine),
+        "verification": {"rule": "synthetic", "lossless": False} if engine.is_simulated else {},
+        "speculation": _speculation(engine),
+    }
+    has_no_model = engine.draft is None and engine.worker is not None
+    return run_header(
+        "sglang",
+        own,
+        vocabulary=vocabulary,
+        target_config=engine.config.hf_config,
+        draft_config=draft_config,
+        is_eager=bool(engine.setting("disable_cuda_graph")),
+        unavailable={**_NEVER, **(LOOKUP if has_no_model else {}), **problems},
     )
-
-
-def _flags(engine: Engine) -> Facts:
-    """Launch settings that bear on speculation."""
-    names = (
-        "speculative_algorithm", "speculative_eagle_topk", "speculative_num_steps",
-        "speculative_num_draft_tokens", "speculative_token_map", "speculative_attention_mode",
-        "speculative_accept_threshold_single", "speculative_accept_threshold_acc",
-        "speculative_use_rejection_sampling", "attention_backend", "disable_overlap_schedule",
-        "disable_radix_cache", "chunked_prefill_size", "max_running_requests", "tp_size",
-        "pp_size", "dp_size",
-    )  # fmt: skip
-    flags = {"torch": torch.__version__, **{name: engine.setting(name) for name in names}}
-    config = getattr(engine.draft_config, "hf_config", None)
-    for name in ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"):
-        flags[name] = getattr(config, name, None)
-    return {name: value for name, value in flags.items() if isinstance(value, (str, int, float))}
 
 
 def model_facts(config: Any) -> Facts:
@@ -120,19 +88,12 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     """The draft as it runs, beside what its checkpoint holds."""
     if engine.draft is None or engine.draft_config is None:
         return None
-    config, facts = engine.draft_config.hf_config, model_facts(engine.draft_config)
     # Source: SGLang 0.5.23 srt/speculative/eagle_worker_v2.py, ``init_lm_head``.
-    shared = [] if engine.method == "draft_model" else ["embed_tokens"]
+    words = [] if engine.method == "draft_model" else ["embed_tokens"]
     if getattr(engine.draft, "load_lm_head_from_target", False) or engine.method == "eagle":
-        shared.append("lm_head")
-    return facts | {
-        "vocab_size": getattr(config, "draft_vocab_size", None) or facts["vocab_size"],
-        "head_rows": num_rows(getattr(engine.draft, "lm_head", None)),
-        "rope": (rope_facts(config) or {}) | rope_used(engine.draft),
-        "rope_declared": None if checkpoint is None else declared_rope(checkpoint),
-        "parameters": None if checkpoint is None else parameter_lists(checkpoint, engine.draft, shared),
-        "fingerprints": fingerprints(engine.draft, engine.target),
-    }
+        words.append("lm_head")
+    facts, config = model_facts(engine.draft_config), engine.draft_config.hf_config
+    return shared.draft_facts(facts, engine.draft, engine.target, config, checkpoint, words)
 
 
 def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
@@ -140,18 +101,16 @@ def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     if engine.draft is None:
         return None
     targets, is_eagle3 = engine.target_ids, engine.method == "eagle3"
-    t2d = None if checkpoint is None else kept_ids(checkpoint)
-    if targets is None:
-        is_missing = is_eagle3 and checkpoint is not None and not has_map(checkpoint) and _is_reduced(engine)
-        return {"source": "missing", "t2d": t2d} if is_missing else {"applied": "identity"}
-    offsets = (targets - np.arange(len(targets))).astype("<i8")
-    return {
-        "d2t": offsets.tolist(),
-        "t2d": t2d,
-        "source": "checkpoint" if is_eagle3 else "file",
-        "applied": "offset" if is_eagle3 else "direct",
-        "digest": "sha256:" + hashlib.sha256(offsets.tobytes()).hexdigest(),
-    }
+    if targets is not None:
+        return shared.map_facts(
+            targets - np.arange(len(targets)),
+            checkpoint,
+            source="checkpoint" if is_eagle3 else "file",
+            applied="offset" if is_eagle3 else "direct",
+        )
+    if is_eagle3 and checkpoint is not None and not has_map(checkpoint) and _is_reduced(engine):
+        return {"source": "missing", "t2d": kept_ids(checkpoint)}
+    return {"applied": "identity"}
 
 
 def _is_reduced(engine: Engine) -> bool:
@@ -187,13 +146,6 @@ def tap_facts(engine: Engine) -> Facts | None:
     return facts | {"declared": declared, "numbering": numbering, "origin": "config" if own else "default"}
 
 
-def verification(engine: Engine) -> Facts:
-    """The rule, where settings alone decide it."""
-    if engine.is_simulated:
-        return {"rule": "synthetic", "lossless": False}
-    return {}
-
-
 def request_rule(engine: Engine, is_greedy: bool) -> Facts:
     """The acceptance rule for a request, where settings leave it to the temperature.
 
@@ -222,10 +174,3 @@ def _speculation(engine: Engine) -> Facts:
     if engine.topk > 1 and engine.draft is not None:
         facts["tree"] = {"topk": engine.topk, "depth": engine.num_steps, "num_nodes": engine.num_nodes}
     return facts
-
-
-def _lookup(engine: Engine) -> Facts:
-    """What a proposer without a model cannot give."""
-    if engine.draft is not None or engine.worker is None:
-        return {}
-    return dict.fromkeys((*_DRAFTS, "taps"), "a lookup copies tokens and has no distribution")

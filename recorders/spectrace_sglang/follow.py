@@ -57,7 +57,7 @@ class Follower(DraftFollower):
 
     def _verifying(self, verify_input: Any, batch: Any, output: Any) -> tuple[Outbox, Taps | None] | None:
         if batch.forward_mode.is_idle() or not self._recording.begins(batch.reqs):
-            self._drafted = None
+            self._proposal = None
             return None
         recording, pack = self._recording, self._recording.outbox()
         size, n = len(batch.reqs), int(verify_input.draft_token_num)
@@ -93,7 +93,7 @@ class Follower(DraftFollower):
         pack.add("sampled", predict.long().clone())
         pack.add("accept_lens", accept_lens[:size].long().clone())
         pack.add("accept_index", accept_index[:size].long().clone())
-        drafted, self._drafted = self._drafted, None
+        proposed, self._proposal = self._proposal, None
         ended = now(self._device)
         self._recording.verified(
             Verified(
@@ -101,11 +101,11 @@ class Follower(DraftFollower):
                 requests=self._recording.names(batch.reqs),
                 num_nodes=n,
                 is_tree=verify_input.tree_topk != 1,
-                started=ended if drafted is None else drafted.ended,
+                started=ended if proposed is None else proposed.ended,
                 ended=ended,
                 arrays=pack.send(),
                 taps=taps,
-                drafted=drafted,
+                proposed=proposed,
             )
         )
 
@@ -182,12 +182,11 @@ class Follower(DraftFollower):
         prefixes = np.array(batch.prefix_lens[:size], np.int64)
         pack.add("sampled", result.next_token_ids[:size].long().clone())
         starts = np.cumsum(lengths) - lengths
-        kept = [kept_rows(int(length) - 1) for length in lengths]
-        rows = np.array([int(start) + row for start, own in zip(starts, kept) for row in own])
-        at = np.array([int(prefix) + row for prefix, own in zip(prefixes, kept) for row in own])
+        rows, counts = kept_rows(starts, lengths - 1)
+        at, _ = kept_rows(prefixes, lengths - 1)
         taps = self._recording.guard(
             "taps", self._taps, pack, result.logits_output.hidden_states, on_device(at, self._device), rows,
-            np.array([len(own) for own in kept]),
+            counts,
         )  # fmt: skip
         chunked = getattr(batch, "chunked_req", None)
         self._recording.verified(

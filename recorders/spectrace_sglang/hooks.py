@@ -7,51 +7,24 @@ SGLang nor torch.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
-from importlib.util import find_spec
-from pathlib import Path
 
-from spectrace_serving.source import misfit, parameters_in
+from spectrace_serving import hooks
+from spectrace_serving.hooks import fix, installed_version
 
-FIX = "install a version of SGLang that fits (pip install spectrace-tui[sglang]), or a newer spectrace-tui"
+FIX = fix("SGLang", "sglang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
-    """One function that SGLang's HookRegistry wraps."""
+class Hook(hooks.Hook):
+    """One function that SGLang's HookRegistry wraps; the follower's method of its name takes its place."""
 
-    name: str
-    """Of the function, and of the follower's method that takes its place."""
-    module: str
-    """Where SGLang defines it, below the package."""
-    cls: str | None
-    parameters: tuple[str, ...]
-    """Names of its first parameters, in order, without self."""
     methods: str
     """Which methods of speculation pass it."""
-    loses: str
-    """What a trace lacks without it."""
-    is_needed: bool = False
-    """Without it nothing is recorded."""
-
-    @property
-    def title(self) -> str:
-        """Name with its class."""
-        return self.name if self.cls is None else f"{self.cls}.{self.name}"
 
     @property
     def target(self) -> str:
         """As HookRegistry takes it."""
         return f"sglang.{self.module}.{self.title}"
-
-    def problem(self, folder: Path) -> str | None:
-        """What does not fit in an installed SGLang, as a sentence; None where it fits.
-
-        Args:
-            folder: of the package.
-        """
-        file = folder.joinpath(*self.module.split(".")).with_suffix(".py")
-        return misfit(self.title, self.parameters, parameters_in(file, self.cls, self.name))
 
 
 _ANY, _MODEL = "any method", "draft model"
@@ -96,13 +69,4 @@ HOOKS = (
 
 def engine_version() -> str | None:
     """Version of SGLang; None where it is not installed."""
-    try:
-        return version("sglang")
-    except PackageNotFoundError:
-        return None
-
-
-def engine_folder() -> Path | None:
-    """Folder of the package, found without importing it."""
-    spec = find_spec("sglang")
-    return None if spec is None or spec.origin is None else Path(spec.origin).parent
+    return installed_version("sglang")

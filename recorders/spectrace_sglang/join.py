@@ -6,17 +6,15 @@ scheduler will cut off again (behind the end of a text, beyond a limit) is not c
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from spectrace_serving.requests import Finished, Progress, Started
+from spectrace_serving import join
+from spectrace_serving.join import Fields, grouped
+from spectrace_serving.requests import Progress
 from spectrace_sglang.captures import Event, Seeded, Verified
 from spectrace_sglang.steps import Batch, Row, Rules, Seed, fields_of
 from spectrace_transformers.reduction import Array
-
-Fields = tuple[int, dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -26,60 +24,39 @@ class _Request(Progress):
     seed: Seed | None = None
 
 
-class Joiner:
+class Joiner(join.Joiner[_Request]):
     """Events of the scheduler's thread in, steps out.
 
     Args:
         rules: what holds for the whole run.
     """
 
+    rules: Rules
+
     def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._events: deque[Event] = deque()
-        self._requests: dict[str, _Request] = {}
-        self._ready: deque[Fields] = deque()
+        super().__init__(rules, _Request)
 
-    def put(self, event: Event) -> None:
-        """Adds an event; called on any thread."""
-        self._events.append(event)
-
-    def take(self) -> Fields | None:
-        """Some finished steps as `TraceWriter.steps` takes them; None when there are none."""
-        while self._events:
-            self._take_in(self._events.popleft())
-        return self._ready.popleft() if self._ready else None
-
-    def _take_in(self, event: Event) -> None:
-        if isinstance(event, Started):
-            self._requests[event.request] = _Request(event)
-        elif isinstance(event, Finished):
-            for name in event.requests:
-                self._requests.pop(name, None)
+    def join(self, event: Event) -> Iterator[Fields]:
+        """The steps that an event completes."""
+        if isinstance(event, Verified):
+            yield from self._verified(event)
         elif isinstance(event, Seeded):
             arrays = event.arrays()
             for row, name in enumerate(event.requests):
-                request = self._requests.get(name)
+                request = self.requests.get(name)
                 if request is not None:
                     request.seed = Seed(arrays, row)
-        else:
-            self._verified(event)
 
-    def _verified(self, event: Verified) -> None:
+    def _verified(self, event: Verified) -> Iterator[Fields]:
         """Makes steps of a verification."""
-        drafted = None if event.drafted is None or event.drafted.arrays is None else event.drafted.arrays()
-        batch = Batch(event, event.arrays(), drafted)
-        groups: dict[Any, list[Row]] = {}
-        for at, name in enumerate(event.requests):
-            request = self._requests.get(name)
-            if request is None or request.is_over:
-                continue
-            row = self._row(batch, at, request)
-            if row is not None:
-                groups.setdefault((row.seed is None, row.stop is None), []).append(row)
+        proposed = event.proposed
+        drafts = None if proposed is None or proposed.arrays is None else proposed.arrays()
+        batch = Batch(event, event.arrays(), drafts)
+        rows = [self._row(batch, at, request) for at, request in self.going_on(event.requests)]
         if event.is_lost:
             return
-        for rows in groups.values():
-            self._ready.append((len(rows), fields_of(self._rules, batch, rows)))
+        for own in grouped(rows, lambda row: (row.seed is None, row.stop is None)):
+            yield len(own), fields_of(self.rules, batch, own)
 
     def _row(self, batch: Batch, at: int, request: _Request) -> Row | None:
         """One request's part; None where the engine throws the token away."""

@@ -7,12 +7,13 @@ Only schedulers run models. In one of them the hooks wait for the models to be l
 from __future__ import annotations
 
 import logging
-import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from spectrace_sglang.hooks import FIX, HOOKS, engine_folder
+from spectrace_serving.hooks import package_folder
+from spectrace_serving.plugin import begun, guarded, is_asked_for
+from spectrace_sglang.hooks import FIX, HOOKS
 
 logger = logging.getLogger("spectrace")
 
@@ -27,12 +28,8 @@ _recording: Any = None
 def register() -> None:
     """Makes schedulers record, if SPECTRACE_OUT says where; a second call does nothing. Never raises."""
     # A process that has not imported the scheduler by now does not run one.
-    if not os.environ.get("SPECTRACE_OUT") or _SCHEDULER not in sys.modules or _is_registered:
-        return
-    try:
-        _register()
-    except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-        logger.warning("sglang: nothing is recorded: %s; try: spectrace doctor", error)
+    if is_asked_for() and _SCHEDULER in sys.modules and not _is_registered:
+        guarded("sglang", _register)
 
 
 def _register() -> None:
@@ -40,7 +37,7 @@ def _register() -> None:
     global _is_registered
     from sglang.srt.plugins.hook_registry import HookRegistry, HookType
 
-    folder = engine_folder()
+    folder = package_folder("sglang")
     found = {hook: None if folder is None else hook.problem(folder) for hook in HOOKS}
     for hook, problem in found.items():
         if problem is not None:
@@ -70,18 +67,12 @@ def _following(name: str) -> Callable[..., Any]:
 def _attaching(original: Callable[..., Any], scheduler: Any, *args: Any, **kwargs: Any) -> Any:
     """In place of a scheduler's function that loads its models: then there is something to follow."""
     result = original(scheduler, *args, **kwargs)
-    _attach(scheduler)
+    guarded("sglang", _attach, scheduler)
     return result
 
 
 def _attach(scheduler: Any) -> None:
     global _recording
-    try:
-        from spectrace_serving.settings import from_environment
-        from spectrace_sglang.recording import attach
+    from spectrace_sglang.recording import attach
 
-        settings = from_environment(os.environ)
-        if settings is not None:
-            _recording = attach(scheduler, settings, _problems)
-    except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-        logger.warning("sglang: nothing is recorded: %s; try: spectrace doctor", error)
+    _recording = begun(lambda settings: attach(scheduler, settings, _problems))

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from spectrace_serving.clock import Moment, now
 from spectrace_serving.reduction import on_device
-from spectrace_sglang.captures import Drafted, Seeded
+from spectrace_sglang.captures import Proposed, Seeded
 from spectrace_sglang.tree import add_nodes, add_seed
 from spectrace_sglang.watch import DraftWatch, Seen
 from spectrace_transformers.reduction import Array
@@ -38,7 +38,7 @@ class DraftFollower:
         self._device = recording.engine.device
         self._is_on = True
         self._watch: DraftWatch | None = None
-        self._drafted: Drafted | None = None
+        self._proposal: Proposed | None = None
         """The proposal that is about to be verified."""
         self._is_proposing = self._has_grown = False
         self._nodes: Callable[[], Mapping[str, Array]] | None = None
@@ -78,7 +78,7 @@ class DraftFollower:
         return result
 
     def _proposing(self, batch: Any) -> Moment | None:
-        self._drafted = self._nodes = None
+        self._proposal = self._nodes = None
         self._has_grown = False
         self._is_proposing = not batch.forward_mode.is_idle() and self._recording.follows(batch.reqs)
         return now(self._device) if self._is_proposing else None
@@ -104,7 +104,7 @@ class DraftFollower:
         self._is_proposing = False
         if not self._has_grown:
             self._recording.tell_graph()
-        self._drafted = Drafted(
+        self._proposal = Proposed(
             started=started, ended=now(self._device), arrays=self._nodes, topk=self._recording.engine.topk
         )
 

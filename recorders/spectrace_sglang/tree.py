@@ -81,7 +81,9 @@ def _rows(nodes: Tensor, n: int) -> Tensor:
     return (nodes + first).reshape(-1)
 
 
-def add_rows(pack: Pack, workspace: Workspace, rows: Tensor, prefix: str, top: int) -> tuple[Tensor, Tensor]:
+def add_draft_rows(
+    pack: Pack, workspace: Workspace, rows: Tensor, prefix: str, top: int
+) -> tuple[Tensor, Tensor]:
     """Adds what the draft thought in each of its rows.
 
     Args:
@@ -120,7 +122,7 @@ def add_seed(pack: Pack, workspace: Workspace, logits: Tensor, raw: Tensor, is_f
         return
     rows = logits.float()
     pack.add("seed_chosen", rows.gather(1, raw.clamp(0, rows.shape[1] - 1)))  # [B, topk]
-    add_rows(pack, workspace, rows, "seed", raw.shape[1])
+    add_draft_rows(pack, workspace, rows, "seed", raw.shape[1])
 
 
 def places_of(score_index: Tensor, topk: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -176,7 +178,7 @@ def add_nodes(
     own = torch.arange(batch, device=rows.device).unsqueeze(1)
     source = (((depth - 1).clamp(min=0) * batch + own) * topk + row).clamp(0, len(rows) - 1).reshape(-1)
     if is_full:
-        values, ids = add_rows(pack, workspace, rows, "row", topk)
+        values, ids = add_draft_rows(pack, workspace, rows, "row", topk)
     else:
         values, ids = rows.topk(topk)
     at = rank.reshape(-1).clamp(0, ids.shape[1] - 1)  # [B * K]

@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from spectrace_serving.requests import Started
+from spectrace_serving.requests import Started, processors
 
 _GREEDY = 1e-5
 """Temperature below which vLLM is greedy. Source: vLLM 0.32.0 v1/sample/sampler.py, ``_SAMPLING_EPS``."""
+_CONSTRAINTS = ("logit_bias", "bad_words", "allowed_token_ids", "structured_outputs")
 
 
 def started_request(new: Any) -> Started:
@@ -35,7 +36,7 @@ def sampling_facts(sampling: Any) -> dict[str, Any]:
         "top_k": sampling.top_k if sampling.top_k > 0 else None,
         "top_p": float(sampling.top_p),
         "seed": sampling.seed,
-        "processors": _processors(sampling),
+        "processors": processors(sampling, *_CONSTRAINTS),
     }
 
 
@@ -55,11 +56,3 @@ def _stop_ids(sampling: Any) -> Iterator[int]:
         eos = getattr(sampling, "eos_token_id", None)
         if eos is not None:
             yield eos
-
-
-def _processors(sampling: Any) -> list[str]:
-    """What changes the logits of a request, by vLLM's names."""
-    usual = {"presence_penalty": 0.0, "frequency_penalty": 0.0, "repetition_penalty": 1.0, "min_p": 0.0}
-    found = [name for name, value in usual.items() if getattr(sampling, name, value) != value]
-    lists = ("logit_bias", "bad_words", "allowed_token_ids", "structured_outputs")
-    return found + [name for name in lists if getattr(sampling, name, None)]

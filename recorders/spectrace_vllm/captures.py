@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from spectrace_serving.captures import Arrays, Verification
 from spectrace_serving.clock import Moment
-from spectrace_serving.requests import Finished, Started
+from spectrace_serving.requests import Finished
 from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
 
-Arrays = Callable[[], Mapping[str, Array]]
-"""Waits for the device."""
-
 
 @dataclass(slots=True, kw_only=True)
-class Verified:
-    """One forward of the target over a batch of B requests, and what was sampled."""
+class Verified(Verification):
+    """A proposal of the engine step before was verified, and tokens were sampled."""
 
-    engine_step: int
-    requests: Sequence[str]
-    """[B] names, in the order of the batch."""
     counts: Array
     """[B] rows with logits: K + 1."""
     num_scheduled: Array
     """[B] tokens read."""
     discarded: Array | None
     """[B] the sample is thrown away; None where the number sampled says so."""
-    started: Moment
-    ended: Moment
-    arrays: Arrays
-    is_lost: bool = False
-    """Already counted as lost."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -48,4 +38,4 @@ class Proposed:
     taps: Taps | None = None
 
 
-Event = Started | Finished | Verified | Proposed
+Event = Finished | Verified | Proposed

@@ -5,16 +5,14 @@ What the checkpoint declares stands beside what really runs; nothing is conclude
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 from spectrace.checkpoint.records import Checkpoint
-from spectrace_serving.checkpoint import has_map, kept_ids, parameter_lists
-from spectrace_serving.facts import declared_layers, declared_rope, fingerprints, num_rows, rope_used
-from spectrace_transformers.facts import model_id, rope_facts
+from spectrace_serving import facts as shared
+from spectrace_serving.checkpoint import has_map, kept_ids
+from spectrace_serving.facts import Facts, declared_layers
+from spectrace_transformers.facts import model_id
 from spectrace_vllm.engine import Engine
-
-Facts = dict[str, Any]
 
 _OWNED = {"embed_tokens": "has_own_embed_tokens", "lm_head": "has_own_lm_head"}
 """What a draft may share with the target, and the attribute by which vLLM says that it does not."""
@@ -39,21 +37,13 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     """The draft as it runs, beside what its checkpoint holds."""
     if engine.draft is None or engine.draft_config is None:
         return None
-    config = engine.draft_config
     facts = model_facts(getattr(engine.speculative, "draft_model_config", None))
-    declared = None if checkpoint is None else declared_rope(checkpoint)
-    shared = [word for word, owns in _OWNED.items() if getattr(engine.draft, owns, True) is False]
-    return facts | {
-        "vocab_size": getattr(config, "draft_vocab_size", None) or facts["vocab_size"],
-        "head_rows": num_rows(getattr(engine.draft, "lm_head", None)),
-        "rope": (rope_facts(config) or {}) | rope_used(engine.draft),
-        "rope_declared": declared,
-        # An MTP draft is a part of the target's checkpoint, under names of the model's own.
-        "parameters": None
-        if checkpoint is None or engine.method == "mtp"
-        else parameter_lists(checkpoint, engine.draft, shared),
-        "fingerprints": fingerprints(engine.draft, engine.target),
-    }
+    words: list[str] | None = [
+        word for word, owns in _OWNED.items() if getattr(engine.draft, owns, True) is False
+    ]
+    if engine.method == "mtp":
+        words = None  # a part of the target's checkpoint, under names of the model's own
+    return shared.draft_facts(facts, engine.draft, engine.target, engine.draft_config, checkpoint, words)
 
 
 def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
@@ -63,14 +53,8 @@ def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
         return {"applied": "identity"} if engine.draft is not None else None
     if checkpoint is not None and not has_map(checkpoint):
         return {"source": "missing", "t2d": kept_ids(checkpoint)}
-    offsets = table.detach().cpu().numpy().astype("<i8")
-    return {
-        "d2t": offsets.tolist(),
-        "t2d": None if checkpoint is None else kept_ids(checkpoint),
-        "source": "checkpoint",
-        "applied": "offset",
-        "digest": "sha256:" + hashlib.sha256(offsets.tobytes()).hexdigest(),
-    }
+    offsets = table.detach().cpu().numpy()
+    return shared.map_facts(offsets, checkpoint, source="checkpoint", applied="offset")
 
 
 def tap_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:

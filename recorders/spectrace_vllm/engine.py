@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from spectrace_transformers.reduction import Array
 
 _METHODS = {
     "ngram": "ngram", "ngram_gpu": "ngram", "draft_model": "draft_model", "eagle": "eagle",
@@ -64,6 +67,24 @@ class Engine:
         """[draft_vocab_size] offsets, None where both vocabularies are one."""
         found = getattr(self.draft, "draft_id_to_target_id", None)
         return found if isinstance(found, Tensor) else None
+
+    @property
+    def target_ids(self) -> Array | None:
+        """[draft_vocab_size] target id of each raw id; None where both vocabularies are one."""
+        if self.map is None:
+            return None
+        offsets: Array = self.map.detach().cpu().numpy()
+        return np.arange(len(offsets)) + offsets
+
+    def tokenizer(self) -> Any:
+        """The target's.
+
+        Raises:
+            Exception: whatever vLLM raises where it is not on this machine.
+        """
+        from vllm.tokenizers import cached_tokenizer_from_config
+
+        return cached_tokenizer_from_config(self.config.model_config)
 
     @property
     def is_draft_greedy(self) -> bool:

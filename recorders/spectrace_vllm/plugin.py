@@ -6,23 +6,17 @@ the models to be loaded and then hands over to `spectrace_vllm.recording`.
 
 from __future__ import annotations
 
-import logging
-import os
 from typing import Any
 
-logger = logging.getLogger("spectrace")
+from spectrace_serving.plugin import begun, guarded, is_asked_for
 
 _MARK = "_spectrace_is_registered"
 
 
 def register() -> None:
     """Makes workers record, if SPECTRACE_OUT says where; a second call does nothing. Never raises."""
-    if not os.environ.get("SPECTRACE_OUT"):
-        return
-    try:
-        _wrap_worker()
-    except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-        logger.warning("vllm: nothing is recorded: %s; try: spectrace doctor", error)
+    if is_asked_for():
+        guarded("vllm", _wrap_worker)
 
 
 def _wrap_worker() -> None:
@@ -35,7 +29,7 @@ def _wrap_worker() -> None:
 
     def initialize_from_config(self: Any, *args: Any, **kwargs: Any) -> Any:
         result = initialize(self, *args, **kwargs)
-        _attach(self.worker)
+        guarded("vllm", _attach, self.worker)
         return result
 
     def shutdown_with_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -50,12 +44,6 @@ def _wrap_worker() -> None:
 
 
 def _attach(worker: Any) -> None:
-    try:
-        from spectrace_serving.settings import from_environment
-        from spectrace_vllm.recording import attach
+    from spectrace_vllm.recording import attach
 
-        settings = from_environment(os.environ)
-        if settings is not None:
-            worker._spectrace = attach(worker, settings)
-    except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-        logger.warning("vllm: nothing is recorded: %s; try: spectrace doctor", error)
+    worker._spectrace = begun(lambda settings: attach(worker, settings))

@@ -12,22 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from spectrace_serving.rows import Outcome, Taps, flat, outcomes, places, tap_columns
+from spectrace_serving import rows as shared
+from spectrace_serving.rows import Outcome, Taps, flat, outcomes, places, scalars, tap_columns, target_columns
 from spectrace_transformers.reduction import Array, log_normaliser
 from spectrace_vllm.captures import Proposed, Verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class Rules(shared.Rules):
     """What holds for the whole run."""
 
-    started_ns: int
-    """Monotonic clock at the start of the trace."""
-    boundaries: tuple[int, ...] | None
-    """k of B(k) of the states that the draft is fed, in their order; None where that is unknown."""
     max_length: int | None
-    is_simulated: bool = False
-    """Acceptance is drawn, not decided."""
+    """Of a text with its prompt."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,14 +57,8 @@ class Draft:
 class Row(Outcome):
     """One request in a verified batch."""
 
-    name: str
-    number: int
-    at: int
-    """Row of the batch."""
     start: int
     """First of its rows with logits."""
-    position: int
-    prefix_hit_length: int
     draft: Draft | None
     draft_row: int
 
@@ -84,6 +74,11 @@ class Row(Outcome):
     def is_all_accepted(self) -> bool:
         """Nothing of the proposal is left."""
         return self.num_accepted == self.num_drafted
+
+    @property
+    def places(self) -> Sequence[int]:
+        """One token after the other."""
+        return range(len(self.emitted))
 
 
 @dataclass(frozen=True)
@@ -109,7 +104,10 @@ def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]
     drafted = np.array([row.num_drafted for row in rows])  # [B] K of each
     starts = np.array([row.start for row in rows])
     fields["proposal_ids"] = (flat([row.proposal for row in rows]), drafted)
-    fields |= _target(batch.arrays, rows, starts, drafted)
+    judges = places(starts, drafted)  # [sum of K] a draft token is judged in the row before its own
+    fields |= target_columns(
+        batch.arrays, rows, drafted, after=places(starts, drafted + 1), judged=judges, judges=judges
+    )
     if rows[0].draft is not None:
         fields |= _draft(rows[0].draft, np.array([row.draft_row for row in rows]), drafted)
     if batch.taps is not None:
@@ -120,69 +118,21 @@ def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]
 
 def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
     """Fields of one value, besides the outcome."""
-    event, draft, count = batch.event, rows[0].draft, len(rows)
-    started = event.started
-    fields: dict[str, Any] = {
-        "request": [row.name for row in rows],
-        "step": np.array([row.number for row in rows]),
-        "batch_row": np.array([row.at for row in rows]),
-        "engine_step": np.full(count, event.engine_step),
-        "max_batch_length": np.full(count, batch.max_length),
-        "position": np.array([row.position for row in rows]),
-        "verify_ns": np.full(count, event.started.until(event.ended)),
-        "logits_kind": ["raw"] * count,
-    }
-    if draft is not None:
-        fields["draft_ns"] = np.full(count, draft.event.started.until(draft.event.ended))
-        if draft.event.engine_step == event.engine_step - 1:
-            started = draft.event.started
-            fields["step_ns"] = np.full(count, started.until(event.ended))
-    fields["started_ns"] = np.full(count, started.host_ns - rules.started_ns)
+    event, draft = batch.event, None if rows[0].draft is None else rows[0].draft.event
+    fields = scalars(
+        rules,
+        event,
+        rows,
+        batch.max_length,
+        None if draft is None else (draft.started, draft.ended),
+        is_one_round=draft is not None and draft.engine_step == event.engine_step - 1,
+    )
     if "seq_lens" in batch.arrays:
         lengths = batch.arrays["seq_lens"][fields["batch_row"]]  # the draft tokens are in it already
         fields["target_kv_length"] = lengths - [row.num_drafted for row in rows]
     if not rows[0].num_drafted:
         fields["prefix_hit_length"] = np.array([row.prefix_hit_length for row in rows])
     return fields
-
-
-def _target(
-    arrays: Mapping[str, Array], rows: Sequence[Row], starts: Array, drafted: Array
-) -> dict[str, Any]:
-    """What the target thought at the root and after each draft token."""
-    if "top_ids" not in arrays:
-        return {}
-    nodes = places(starts, drafted + 1)  # [sum of K + 1]
-    judged = places(starts, drafted)  # [sum of K] rows that judge a draft token
-    picks = arrays["top_ids"][nodes, 0]
-    fields: dict[str, Any] = {"target_ids": (picks, drafted + 1)}
-    if "top" not in arrays:
-        return fields
-    norm = log_normaliser(arrays["top"][:, 0], arrays["first"][:, 0])  # [R]
-    top = arrays["top"][nodes]  # [sum of K + 1, m]
-    gaps = top[:, 0] - top[:, 1]
-    fields["target_ids"] = (_as_taken(picks, gaps, rows, drafted), drafted + 1)
-    return fields | {
-        "target_logprobs": (arrays["chosen"][judged, 0] - norm[judged], drafted),
-        "target_ranks": (arrays["better"][judged].astype(np.int64) + 1, drafted),
-        "target_gaps": (gaps, drafted + 1),
-        "target_top.id": (arrays["top_ids"][nodes], drafted + 1),
-        "target_top.logprob": (top - norm[nodes, None], drafted + 1),
-        "nonfinite.target_logits": np.add.reduceat(
-            arrays["nonfinite"][nodes].astype(np.int64), np.cumsum(drafted + 1) - drafted - 1
-        ),
-    }
-
-
-def _as_taken(picks: Array, gaps: Array, rows: Sequence[Row], drafted: Array) -> Array:
-    """The target's picks; of two equal logits, the one that the engine took."""
-    if gaps.all() or not all(row.is_greedy for row in rows):
-        return picks
-    taken, ends = picks.copy(), np.cumsum(drafted + 1)
-    for row, end in zip(rows, ends.tolist()):
-        first = end - row.num_drafted - 1
-        taken[first : first + len(row.emitted)] = row.emitted
-    return np.where(gaps == 0, taken, picks)
 
 
 def _draft(draft: Draft, rows: Array, drafted: Array) -> dict[str, Any]:

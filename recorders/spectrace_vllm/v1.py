@@ -13,9 +13,9 @@ from torch import Tensor
 
 from spectrace_serving.clock import Moment, now
 from spectrace_serving.outbox import Outbox
-from spectrace_serving.reduction import add_rows, add_target
 from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
+from spectrace_vllm.chain import add_target, add_tokens
 from spectrace_vllm.recording import Recording
 
 Wrapper = Callable[..., Any]
@@ -104,7 +104,7 @@ class _Follower:
             counts = np.array(metadata.num_draft_tokens, np.int64) + 1
             at = metadata.logits_indices  # [R]
         pack = self._recording.outbox()
-        row_ids = add_rows(pack, runner.input_ids.gpu, runner.positions, at)
+        row_ids = add_tokens(pack, runner.input_ids.gpu, runner.positions, at)
         workspace, is_full = self._recording.workspace, self._recording.is_full
         pack.reduce("target", add_target, workspace, pack.kept(logits), row_ids, is_full)
         pack.add("seq_lens", runner.seq_lens[:size].clone())

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from spectrace_serving.clock import Moment, now
 from spectrace_serving.outbox import Outbox
-from spectrace_serving.reduction import add_rows, add_target
 from spectrace_serving.rows import Taps
+from spectrace_vllm.chain import add_target, add_tokens
 from spectrace_vllm.recording import Recording
 
 Wrapper = Callable[..., Any]
@@ -100,7 +100,7 @@ class _Follower:
         if self._started is None or not batch.num_reqs:
             return
         pack = self._recording.outbox()
-        self._row_ids = add_rows(pack, batch.input_ids, batch.positions, batch.logits_indices)
+        self._row_ids = add_tokens(pack, batch.input_ids, batch.positions, batch.logits_indices)
         pack.add("seq_lens", batch.seq_lens[: batch.num_reqs].clone())
         self._pack = pack
 

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from spectrace_serving.outbox import Guard, Outbox
-from spectrace_serving.reduction import add_draft, add_inputs
+from spectrace_serving.guard import Guard
+from spectrace_serving.outbox import Outbox
 from spectrace_transformers.reduction import Pack, Workspace
+from spectrace_vllm.chain import add_draft, add_inputs
 
 
 class DraftWatch:

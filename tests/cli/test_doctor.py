@@ -114,7 +114,7 @@ def test_vllm_is_read_and_not_imported(
 
 def test_vllm_that_is_not_there(vllm_doctor: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without vLLM the advice is to install it."""
-    monkeypatch.setattr(vllm_doctor, "find_spec", lambda name: None)
+    monkeypatch.setattr("spectrace_serving.hooks.find_spec", lambda name: None)
     assert "not installed" in vllm_doctor.examine()["advice"][0]
 
 

@@ -234,13 +234,13 @@ def test_a_request_that_is_gone_is_forgotten(live: Any, tmp_path: Path) -> None:
     live.around = lambda name: getattr(recording.follower, name)
     live.prefill()
     recording.writer.flush()
-    assert set(recording._joiner._requests) == {"a", "b"}
+    assert set(recording.joiner.requests) == {"a", "b"}
     live.requests.pop()
     live._seeds.topk_p, live._seeds.topk_index = live._seeds.topk_p[:1], live._seeds.topk_index[:1]
     gc.collect()
     live.round()
     recording.writer.flush()
-    assert set(recording._joiner._requests) == {"a"}
+    assert set(recording.joiner.requests) == {"a"}
     recording.close()
 
 
@@ -478,11 +478,11 @@ def test_no_hook_waits_for_the_device(topk: int, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr("spectrace_sglang.engine.Engine.target_ids", None)
     live = scheduler(topk, device="meta")
     live.drafter.hot_token_id = torch.arange(fakes.KEPT, device="meta")
-    monkeypatch.setattr("spectrace_sglang.recording.run_facts", lambda *_: {"target": _TARGET})
-    monkeypatch.setattr("spectrace_sglang.recording.Recording._tells_raw_ids", lambda self: False)
+    monkeypatch.setattr("spectrace_sglang.recording.run_facts", lambda *_: _HEADER)
+    monkeypatch.setattr("spectrace_sglang.engine.Engine.tells_raw_ids", False)
     recording = attach(live, Settings(out=tmp_path), [])
     assert recording is not None
-    monkeypatch.setattr(recording._joiner, "take", lambda: None)
+    monkeypatch.setattr(recording.joiner, "take", lambda: None)
     live.around = lambda name: getattr(recording.follower, name)
     live.prefill()
     for _ in range(3):
@@ -490,11 +490,10 @@ def test_no_hook_waits_for_the_device(topk: int, tmp_path: Path, monkeypatch: py
     assert not failed
     with pytest.raises((RuntimeError, NotImplementedError)):
         torch.zeros(1, device="meta").item()
-    recording._joiner._events.clear()
     recording.close()
 
 
-_TARGET = {"vocab_size": fakes.VOCAB, "hidden_size": fakes.HIDDEN}
+_HEADER = {"target": {"vocab_size": fakes.VOCAB, "hidden_size": fakes.HIDDEN}, "verification": {}}
 
 
 def test_hooks_are_taken_off(live: Any, tmp_path: Path) -> None:

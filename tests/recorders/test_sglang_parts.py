@@ -139,7 +139,7 @@ def test_sglang_is_read_and_not_imported(sglang: Path) -> None:
 
 def test_sglang_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without SGLang the advice is to install it."""
-    monkeypatch.setattr("spectrace_sglang.hooks.find_spec", lambda name: None)
+    monkeypatch.setattr("spectrace_serving.hooks.find_spec", lambda name: None)
     assert "not installed" in examine()["advice"][0]
 
 

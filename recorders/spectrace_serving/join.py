@@ -1,0 +1,72 @@
+"""Events of an engine's thread in, steps out: the queue between both, and who is known by which name.
+
+How events make steps is the engine's own; nothing here looks into one.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, Generic, TypeVar
+
+from spectrace_serving.requests import Finished, Progress, Started
+from spectrace_serving.rows import Rules
+
+P = TypeVar("P", bound=Progress)
+T = TypeVar("T")
+Fields = tuple[int, dict[str, Any]]
+"""Some steps as `TraceWriter.steps` takes them: how many, and their columns."""
+
+
+class Joiner(ABC, Generic[P]):
+    """Takes events on any thread, joins them on the writer's.
+
+    Args:
+        rules: what holds for the whole run.
+        progress: makes what is kept of a request between its steps.
+    """
+
+    def __init__(self, rules: Rules, progress: Callable[[Started], P]) -> None:
+        self.rules = rules
+        self.requests: dict[str, P] = {}
+        self._progress = progress
+        self._events: deque[Any] = deque()
+        self._ready: deque[Fields] = deque()
+
+    def put(self, event: Any) -> None:
+        """Adds an event; called on any thread."""
+        self._events.append(event)
+
+    def take(self) -> Fields | None:
+        """Some finished steps; None when there are none."""
+        while self._events:
+            event = self._events.popleft()
+            if isinstance(event, Started):
+                self.requests[event.request] = self._progress(event)
+                continue
+            self._ready.extend(self.join(event))
+            if isinstance(event, Finished):
+                for name in event.requests:
+                    self.requests.pop(name, None)
+        return self._ready.popleft() if self._ready else None
+
+    @abstractmethod
+    def join(self, event: Any) -> Iterable[Fields]:
+        """The steps that an event completes; `Finished` is told before its requests are forgotten."""
+
+    def going_on(self, names: Sequence[str]) -> Iterator[tuple[int, P]]:
+        """Row in a batch and state of each request that is recorded and not over."""
+        for at, name in enumerate(names):
+            request = self.requests.get(name)
+            if request is not None and not request.is_over:
+                yield at, request
+
+
+def grouped(rows: Iterable[T | None], key: Callable[[T], Any]) -> Iterable[list[T]]:
+    """The rows that have the same fields, together; those that came to nothing are left out."""
+    groups: dict[Any, list[T]] = {}
+    for row in rows:
+        if row is not None:
+            groups.setdefault(key(row), []).append(row)
+    return groups.values()

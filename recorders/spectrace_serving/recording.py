@@ -1,0 +1,213 @@
+"""What the recordings of serving engines share: the file, the queue to it, requests, and hooks that come off.
+
+Everything on the engine's thread is guarded: a hook that fails is silent from then on, and serving goes on.
+Knows no engine's class; what is hooked, and which events come of it, is the engine's own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from spectrace.format.writer import TraceWriter
+from spectrace_serving.captures import Verification
+from spectrace_serving.facts import Facts
+from spectrace_serving.guard import Guard, free_name
+from spectrace_serving.join import Joiner
+from spectrace_serving.outbox import Outbox
+from spectrace_serving.reduction import Fingerprints
+from spectrace_serving.requests import Finished, Started
+from spectrace_serving.settings import Settings
+from spectrace_transformers.facts import ids_digest
+from spectrace_transformers.reduction import Array, Workspace
+from spectrace_transformers.token_text import Vocabulary
+
+logger = logging.getLogger("spectrace")
+
+_REST = 64
+"""More groups of steps than are ever left at the end of a recording."""
+
+
+def read_vocabulary(engine: str, tokenizer: Callable[[], Any]) -> Vocabulary | None:
+    """The target's tokens; None where its tokenizer is not on this machine.
+
+    Args:
+        engine: as the log names it.
+        tokenizer: gives it, or None.
+    """
+    try:
+        found = tokenizer()
+        return None if found is None else Vocabulary(found)
+    except Exception as error:  # noqa: BLE001  a trace without texts is a trace
+        logger.warning("%s: token texts are not recorded: %s: %s", engine, type(error).__name__, error)
+        return None
+
+
+def open_trace(
+    engine: str, settings: Settings, header: Facts, vocabulary: Vocabulary | None, target_ids: Array | None
+) -> TraceWriter:
+    """Creates the file of a recording.
+
+    Args:
+        engine: after which it is named.
+        settings: where it goes.
+        header: what is known before the first request.
+        vocabulary: the target's tokens; None for no texts.
+        target_ids: [draft_vocab_size] target id of each raw id; None where both vocabularies are one.
+
+    Raises:
+        SpectraceError: it cannot be created.
+    """
+    return TraceWriter(
+        free_name(settings.out, engine),
+        header,
+        max_bytes=settings.max_bytes,
+        token_text=None if vocabulary is None else partial(_token_text, vocabulary, target_ids),
+    )
+
+
+def _token_text(vocabulary: Vocabulary, target_ids: Array | None, space: str, token_id: int) -> str | None:
+    """Text of a token; a raw id has that of the target id it stands for."""
+    if space == "draft" and target_ids is not None:
+        if not 0 <= token_id < len(target_ids):
+            return None
+        token_id = int(target_ids[token_id])
+    return vocabulary.text(token_id)
+
+
+class ServingRecording:
+    """One engine's recording, from the moment its models are loaded.
+
+    Args:
+        engine: as the log names it.
+        settings: what to record.
+        header: what the trace says so far.
+        writer: of the trace.
+        joiner: makes steps of events, on the writer's thread.
+        device: where the engine runs.
+    """
+
+    def __init__(
+        self,
+        engine: str,
+        settings: Settings,
+        header: Facts,
+        writer: TraceWriter,
+        joiner: Joiner[Any],
+        device: torch.device,
+    ) -> None:
+        self.writer = writer
+        self.joiner = joiner
+        self.guard = Guard(engine, writer)
+        self.is_full = settings.is_full
+        self.engine_step = -1
+        self.workspace = Workspace()
+        """Memory for rows of logits, kept from step to step."""
+        self.fingerprints = Fingerprints(device)
+        if joiner.rules.boundaries is not None:
+            self.fingerprints.prepare(header["target"]["hidden_size"])
+        self.undo: list[Callable[[], None]] = []
+        """What takes the hooks off; the last comes first."""
+        self._name = engine
+        self._device = device
+        self._settings = settings
+        self._num_requests = 0
+        self._is_rule_known = "rule" in header["verification"]
+        self._rules: list[Facts] = []
+        self._told: set[str] = set()
+        atexit.register(self.close)
+        logger.info("%s: recording to %s", engine, writer.path)
+
+    def wrap(self, holder: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
+        """Replaces a function on one object until the recording ends."""
+        own = name in vars(holder)
+        original = getattr(holder, name)
+        setattr(holder, name, make(original))
+        self.undo.append(lambda: setattr(holder, name, original) if own else delattr(holder, name))
+
+    def close(self) -> None:
+        """Takes the hooks off and ends the trace; a second call does nothing."""
+        while self.undo:
+            self.undo.pop()()
+        atexit.unregister(self.close)
+        self.joiner.put(Finished(()))  # lets go of steps that are held back
+        self.ask(_REST)
+        if not self.writer.flush():
+            logger.warning("%s: %s: not everything was written in time", self._name, self.writer.path)
+        self.writer.close()
+
+    # --- requests ---
+
+    def chooses(self, name: str) -> bool:
+        """Whether the next request is recorded."""
+        self._num_requests += 1
+        return self._settings.takes(self._num_requests - 1, name)
+
+    def admit(
+        self,
+        started: Started,
+        prompt: Sequence[int] | None,
+        external_id: str | None,
+        sampling: Facts,
+        rule: Facts,
+    ) -> None:
+        """A request that is recorded has come.
+
+        Args:
+            started: what its steps need of it.
+            prompt: its tokens, where it has some.
+            external_id: its name as its caller knows it, where that is another.
+            sampling: how its tokens are picked.
+            rule: how its draft tokens are judged: rule, lossless and parameters.
+        """
+        self.joiner.put(started)
+        fields: dict[str, Any] = {} if external_id is None else {"external_id": external_id}
+        if prompt is not None:
+            fields |= {"prompt_ids": list(prompt), "prompt_digest": ids_digest(prompt)}
+        self.writer.request(started.request, **fields)
+        self._tell_rule(sampling, rule)
+
+    def _tell_rule(self, sampling: Facts, rule: Facts) -> None:
+        """Adds how tokens are picked, from the first request; says so where requests differ."""
+        if rule in self._rules:
+            return
+        is_first = not self._rules
+        self._rules.append(rule)
+        facts = {"sampling": sampling if is_first else {"processors": ["differ by request"]}}
+        if not self._is_rule_known:
+            lossless = all(one["lossless"] for one in self._rules)
+            facts["verification"] = rule if is_first else {"rule": "other", "lossless": lossless}
+        self.writer.amend(**facts)
+
+    # --- events ---
+
+    def outbox(self) -> Outbox:
+        """A new one, for one event."""
+        return Outbox(self._device, self.guard)
+
+    def put(self, event: Verification) -> None:
+        """Hands over a verified batch, and has the writer's thread look for finished steps."""
+        self.joiner.put(event)
+        event.is_lost = not self.writer.steps(len(event.requests), self.joiner.take)
+
+    def ask(self, times: int) -> None:
+        """Has the writer's thread look for further groups of finished steps: it takes one at a time."""
+        for _ in range(times):
+            self.writer.steps(0, self.joiner.take)
+
+    def lacks(self, fields: Iterable[str], reason: str, **capture: str) -> None:
+        """Adds why fields are missing; a reason that was given already is not given again.
+
+        Args:
+            fields: names of a trace.
+            reason: as the header has it.
+            capture: what else this says about the capture.
+        """
+        if reason not in self._told:
+            self._told.add(reason)
+            self.writer.amend(capture={**capture, "unavailable": dict.fromkeys(fields, reason)})
