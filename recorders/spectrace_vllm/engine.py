@@ -45,7 +45,19 @@ class Engine:
         ``get_mtp_target_hidden_states`` hands over something of its own.
         """
         is_own = self.method == "mtp" and hasattr(self.target, "get_mtp_target_hidden_states")
-        return self.method in ("eagle", "mtp") and not is_own
+        return self.method in ("eagle", "mtp", "medusa") and not is_own
+
+    @property
+    def block(self) -> int | None:
+        """Rows of a request in a draft's one forward over a block, of which the last are drafted from.
+
+        Source: vLLM 0.32.0 v1/spec_decode/dflash.py and v1/worker/gpu/spec_decode/dspark/speculator.py: the
+        last committed token comes first; DSpark drafts from its row too.
+        """
+        spec = self.speculative
+        if spec is None or getattr(spec, "method", None) not in ("dflash", "dspark"):
+            return None
+        return int(getattr(self.drafter, "num_query_per_req", spec.num_speculative_tokens + 1))
 
     @property
     def boundaries(self) -> tuple[int, ...] | None:
@@ -66,7 +78,10 @@ class Engine:
     def map(self) -> Tensor | None:
         """[draft_vocab_size] offsets, None where both vocabularies are one."""
         found = getattr(self.draft, "draft_id_to_target_id", None)
-        return found if isinstance(found, Tensor) else None
+        if isinstance(found, Tensor):
+            return found
+        ids = getattr(self.draft, "token_map", None)  # Medusa: target ids themselves
+        return ids - torch.arange(len(ids), device=ids.device) if isinstance(ids, Tensor) else None
 
     @property
     def target_ids(self) -> Array | None:

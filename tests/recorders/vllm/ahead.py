@@ -1,7 +1,7 @@
-"""Drafts that foretell several tokens from one forward, fitted to the bundled target: Medusa, DFlash, DSpark.
+"""Drafts that foretell several tokens from one forward, fitted to the target: Medusa, DFlash, DSpark.
 
-Least squares over the target's own texts; no training. Each folder lies beside the exported models. Nothing of
-vLLM is imported here.
+Least squares over the target's own texts; no training. Each folder lies beside the exported models. Nothing
+of vLLM is imported here.
 """
 
 from __future__ import annotations
@@ -89,9 +89,15 @@ def _write_medusa(folder: Path, config: dict[str, Any], texts: Sequence[Text]) -
         fitted = _fit([s[-1][:-ahead] for _, s in texts], [ids[ahead:] for ids, _ in texts], size)
         tensors[f"blocks.{head}.layers.0.weight"] = small(hidden, hidden)
         tensors[f"lm_heads.{head}.weight"] = fitted
-    own = {"model_type": "medusa", "architectures": ["MedusaModel"], "num_heads": HEADS}
+    own: dict[str, Any] = {"model_type": "medusa", "architectures": ["MedusaModel"], "num_heads": HEADS}
     sizes = {"hidden_size": hidden, "vocab_size": size, "num_hidden_layers": 1, "torch_dtype": "float32"}
     write(folder, tensors, {**own, **sizes})
+    # vLLM takes a reduced vocabulary with one head for all blocks only, which all say the same token then.
+    kept = np.unique(np.concatenate([ids for ids, _ in texts]))
+    reduced = {name: t for name, t in tensors.items() if name.startswith("blocks")}
+    reduced |= {"lm_heads.0.weight": tensors["lm_heads.0.weight"][kept], "token_map": kept.astype(np.int64)}
+    own |= {"original_lm_head": True, "truncated_vocab_size": len(kept)}
+    write(folder.with_name("medusa-reduced"), reduced, {**own, **sizes})
 
 
 def _write_block(
@@ -99,9 +105,9 @@ def _write_block(
 ) -> None:
     """DFlash or DSpark: one layer, which reads the row at a fixed distance, and a head fitted to that row.
 
-    Keys are the same everywhere, queries too, and so the rotation alone decides what is attended to: the token
-    ``back`` positions before. That is the target's state before the block's first token for the first draft
-    token, and that token's embedding for the second. What is there foretells the token two positions on.
+    Keys are the same everywhere, queries too, and so the rotation alone decides what is attended to: the
+    token ``back`` positions before. That is the target's last state for the first draft token, and the last
+    committed token's embedding for the second. What is there foretells the token two positions on.
     Source of the form: vLLM 0.32.0 model_executor/models/qwen3_dflash.py and qwen3_dspark.py.
     """
     hidden, size, inner, head_dim, theta = config["hidden_size"], config["vocab_size"], 64, 64, 100.0
@@ -151,7 +157,7 @@ def _write_block(
 
 
 def small(rows: int, columns: int) -> Any:
-    """A weight [rows, columns] that adds next to nothing; zeros would look like a weight that was not loaded."""
+    """A weight [rows, columns] that adds next to nothing; zeros would look like one that was not loaded."""
     return 1e-3 * np.random.default_rng(0).standard_normal((rows, columns))
 
 

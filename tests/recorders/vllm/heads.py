@@ -54,7 +54,8 @@ class Repeat:
 def _write_eagle1(models: Path, texts: Sequence[Text]) -> None:
     """EAGLE-1: fc alone foretells the next state, by least squares over the target's own texts.
 
-    Attention and MLP add next to nothing. Source of the form: vLLM 0.32.0 model_executor/models/llama_eagle.py.
+    Attention and MLP add next to nothing. Source of the form: vLLM 0.32.0
+    model_executor/models/llama_eagle.py.
     """
     config = json.loads((models / "target/config.json").read_text())
     hidden, inner = config["hidden_size"], config["intermediate_size"]

@@ -65,6 +65,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "plain-mimo": Scenario(target="mimo", is_recorded=False),
     "mtp": Scenario(target="mimo", speculative={"method": "mtp", "num_speculative_tokens": K}),
     "medusa": Scenario(speculative=model("medusa", "medusa")),
+    "medusa-reduced": Scenario(speculative=model("medusa-reduced", "medusa")),
     "dflash": Scenario(speculative=model("dflash", "dflash")),
     "dspark": Scenario(speculative=model("dspark", "dspark")),
     "suffix": Scenario(speculative={"method": "suffix", "num_speculative_tokens": 8}),
