@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import spectrace
-from tests.recorders.vllm.scenarios import K, trace_of
+from tests.recorders.serving_traces import trace_of
+from tests.recorders.vllm.scenarios import K
 from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 
 _ROOT = Path(__file__).parents[2]

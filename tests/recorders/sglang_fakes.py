@@ -1,7 +1,6 @@
 """Stand-ins for SGLang's scheduler and its speculative worker: names, shapes, order of calls of 0.5.23.
 
-The target says t + 1 after token t; the draft says the same in its own vocabulary but for multiples of
-`WRONG`, where the right token is only its second choice. Needs torch, not SGLang.
+After multiples of `WRONG` the right token is only the draft's second choice. Needs torch, not SGLang.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-VOCAB, KEPT, HIDDEN, LAYERS, STEPS, WRONG = 64, 48, 32, 8, 3, 5
-EOS = 63
-OFFSET = 4
-"""The draft's vocabulary is the target's without its first tokens."""
+from tests.recorders.serving_fakes import EOS, HIDDEN, KEPT, LAYERS, OFFSET, VOCAB, WRONG, target_logits
+
+STEPS = 3
+"""Longest path of a proposal."""
 Around = Callable[..., Any]
 
 
@@ -72,14 +71,6 @@ def draft_logits(read: Tensor) -> Tensor:
     second = torch.where(read % WRONG == 0, right, wrong)
     one_hot = torch.nn.functional.one_hot
     return one_hot(first, KEPT).float() * 8 + one_hot(second, KEPT).float() * 6
-
-
-def target_logits(read: Tensor) -> Tensor:
-    """[R, VOCAB] of the tokens read."""
-    if read.device.type == "meta":
-        return torch.zeros(len(read), VOCAB, device="meta")
-    wanted = torch.where(read == EOS - 1, EOS, (read + 1) % VOCAB).to(torch.int64)
-    return torch.nn.functional.one_hot(wanted, VOCAB).float() * 10 + torch.arange(VOCAB) / VOCAB
 
 
 def model_config(name: str, **more: Any) -> Any:

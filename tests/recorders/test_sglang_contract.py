@@ -20,6 +20,8 @@ pytest.importorskip("transformers")
 from spectrace_serving.settings import Settings  # noqa: E402
 from spectrace_sglang.recording import attach  # noqa: E402
 from tests.recorders import sglang_fakes as fakes  # noqa: E402
+from tests.recorders.serving_fakes import EOS, HIDDEN, KEPT, OFFSET, VOCAB, target_logits  # noqa: E402
+from tests.recorders.serving_traces import by_request, header  # noqa: E402
 
 PROMPTS = {"a": [1, 2, 3, 11], "b": [7, 8, 20]}
 
@@ -47,22 +49,6 @@ def record(live: Any, folder: Path, rounds: int = 6, **settings: Any) -> Path:
     live.around = lambda name: None
     assert recording.writer.failed is None
     return recording.writer.path
-
-
-def by_request(path: Path) -> dict[str, list[Any]]:
-    """The steps of each request in their order."""
-    found: dict[str, list[Any]] = {}
-    with spectrace.open(path) as trace:
-        assert not list(trace.problems)
-        for step in sorted(trace, key=lambda step: step.step):
-            found.setdefault(step.request, []).append(step)
-    return found
-
-
-def header(path: Path) -> Any:
-    """The header; untyped, since what is missing in it fails a test anyway."""
-    with spectrace.open(path) as trace:
-        return trace.run
 
 
 def parents_in(step: Any) -> list[int]:
@@ -100,7 +86,7 @@ def test_each_node_is_what_the_draft_said(live: Any, tmp_path: Path) -> None:
             read = [before.emitted_ids[-1], *step.proposal_ids]
             for node, parent in enumerate(parents):
                 row = fakes.draft_logits(torch.tensor(read[parent + 1 : parent + 2])).log_softmax(-1)[0]
-                assert step.draft_ids[node] == step.proposal_ids[node] - fakes.OFFSET
+                assert step.draft_ids[node] == step.proposal_ids[node] - OFFSET
                 assert step.draft_logprobs[node] == pytest.approx(row[step.draft_ids[node]].item(), abs=1e-4)
                 assert step.draft_top[node][0][0] == row.argmax().item()
                 entropy = -(row.exp() * row).sum().item()
@@ -124,7 +110,7 @@ def test_the_target_judges_a_node_where_its_parent_was_read(live: Any, tmp_path:
     for steps in by_request(record(live, tmp_path)).values():
         for step, before in zip(steps[1:], steps):
             read = [before.emitted_ids[-1], *step.proposal_ids]
-            logits = fakes.target_logits(torch.tensor(read))
+            logits = target_logits(torch.tensor(read))
             assert list(step.target_ids) == logits.argmax(-1).tolist()
             for node, parent in enumerate(parents_in(step)):
                 row, token = logits[parent + 1], step.proposal_ids[node]
@@ -170,7 +156,7 @@ def test_the_states_of_the_root_are_fingerprinted(live: Any, tmp_path: Path) -> 
         for step in steps[1:]:
             assert [tap.boundary for tap in step.taps] == [2, 4, 5]
             assert {tap.position for tap in step.taps} == {step.position - 1}
-            assert {tap.shape[1] for tap in step.taps} == {fakes.HIDDEN}
+            assert {tap.shape[1] for tap in step.taps} == {HIDDEN}
             assert all(len(tap.projections) == 32 for tap in step.taps)
     assert list(header(path).taps.boundaries) == [2, 4, 5]
 
@@ -179,7 +165,7 @@ def test_the_header_says_what_runs(tmp_path: Path) -> None:
     """Method, map, shape of the tree; K leaves out the root that SGLang counts."""
     run = header(record(scheduler(2), tmp_path))
     assert (run.engine.name, run.method) == ("sglang", "eagle3")
-    assert run.vocab_map.d2t == tuple([fakes.OFFSET] * fakes.KEPT)
+    assert run.vocab_map.d2t == tuple([OFFSET] * KEPT)
     assert run.speculation.num_draft_tokens == 6
     assert (run.speculation.tree.topk, run.speculation.tree.depth) == (2, fakes.STEPS)
     assert (run.verification.rule, run.verification.lossless) == ("greedy", True)
@@ -195,7 +181,7 @@ def test_ids_alone(live: Any, tmp_path: Path) -> None:
     """SPECTRACE_CAPTURE=ids keeps tokens and decisions, and neither probabilities nor states."""
     step = by_request(record(live, tmp_path, is_full=False))["a"][2]
     assert step.target_ids is not None
-    assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+    assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
     assert (step.target_logprobs, step.draft_logprobs, step.taps) == (None, None, None)
 
 
@@ -212,7 +198,7 @@ def test_the_end_of_text_ends_it(live: Any, tmp_path: Path) -> None:
     live.requests[0].text[:] = [56, 57, 58]
     steps = by_request(record(live, tmp_path))["a"]
     assert steps[-1].stop == "eos"
-    assert steps[-1].emitted_ids[-1] == fakes.EOS
+    assert steps[-1].emitted_ids[-1] == EOS
 
 
 def test_a_part_of_a_prompt_is_no_step(tmp_path: Path) -> None:
@@ -266,13 +252,13 @@ def test_a_drawn_token_is_known_by_the_map(tmp_path: Path) -> None:
     live._draft_forward = drawn
     for steps in by_request(record(live, tmp_path, rounds=2)).values():
         for step in steps[1:]:
-            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+            assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
 
 
 def test_raw_ids_of_no_numbers_go_through_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of logits that are all NaN an engine takes some token; its raw id is the one that stands for it."""
     live = scheduler()
-    monkeypatch.setattr(fakes, "draft_logits", lambda read: torch.full((len(read), fakes.KEPT), torch.nan))
+    monkeypatch.setattr(fakes, "draft_logits", lambda read: torch.full((len(read), KEPT), torch.nan))
     original = live._draft_forward
 
     def grown(*args: Any) -> Any:
@@ -282,7 +268,7 @@ def test_raw_ids_of_no_numbers_go_through_the_map(tmp_path: Path, monkeypatch: p
     live._draft_forward = grown
     for steps in by_request(record(live, tmp_path, rounds=2)).values():
         for step in steps[1:]:
-            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+            assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
             assert step.nonfinite["draft_logits"] > 0
 
 
@@ -291,7 +277,7 @@ def test_where_a_graph_hides_the_draft_the_map_gives_raw_ids(live: Any, tmp_path
     live.is_graph, live.server_args.disable_cuda_graph = True, False
     path = record(live, tmp_path)
     step = by_request(path)["a"][2]
-    assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+    assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
     assert step.draft_logprobs is None
     capture = header(path).capture
     assert capture.mode == "graph"
@@ -311,7 +297,7 @@ def test_a_map_with_repeated_ids_does_not_tell_raw_ids(tmp_path: Path) -> None:
 
 def test_raw_ids_are_the_drafts_own(live: Any, tmp_path: Path) -> None:
     """With a map that sends two raw ids to one target id, the raw id is still the one that was chosen."""
-    live.drafter.hot_token_id[:] = torch.arange(fakes.KEPT) // 2 + 8
+    live.drafter.hot_token_id[:] = torch.arange(KEPT) // 2 + 8
     for steps in by_request(record(live, tmp_path, rounds=2)).values():
         for step, before in zip(steps[1:], steps):
             read = [before.emitted_ids[-1], *step.proposal_ids]
@@ -409,15 +395,15 @@ def test_a_proposal_of_another_shape_stops_no_engine(
         assert len(list(trace)) >= 2
 
 
-@pytest.mark.parametrize("states", [None, (4, 7), (1, 3 * fakes.HIDDEN)])
+@pytest.mark.parametrize("states", [None, (4, 7), (1, 3 * HIDDEN)])
 def test_states_of_another_shape_cost_the_states_only(tmp_path: Path, states: Any) -> None:
     """No states, an odd width, too few rows: the rest of the step is recorded."""
     live = scheduler()
-    live._states = lambda rows: torch.zeros(rows, 3 * fakes.HIDDEN)
+    live._states = lambda rows: torch.zeros(rows, 3 * HIDDEN)
     path_of = live._eagle_sample
 
     def eagle_sample(verify: Any, batch: Any, output: Any, mask: Any) -> Any:
-        output.hidden_states = torch.zeros(len(verify.draft_token), 3 * fakes.HIDDEN)
+        output.hidden_states = torch.zeros(len(verify.draft_token), 3 * HIDDEN)
         return path_of(verify, batch, output, mask)
 
     recording = attach(live, Settings(out=tmp_path), [])
@@ -477,7 +463,7 @@ def test_no_hook_waits_for_the_device(topk: int, tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(Guard, "__call__", guard)
     monkeypatch.setattr("spectrace_sglang.engine.Engine.target_ids", None)
     live = scheduler(topk, device="meta")
-    live.drafter.hot_token_id = torch.arange(fakes.KEPT, device="meta")
+    live.drafter.hot_token_id = torch.arange(KEPT, device="meta")
     monkeypatch.setattr("spectrace_sglang.recording.run_facts", lambda *_: _HEADER)
     monkeypatch.setattr("spectrace_sglang.engine.Engine.tells_raw_ids", False)
     recording = attach(live, Settings(out=tmp_path), [])
@@ -493,7 +479,7 @@ def test_no_hook_waits_for_the_device(topk: int, tmp_path: Path, monkeypatch: py
     recording.close()
 
 
-_HEADER = {"target": {"vocab_size": fakes.VOCAB, "hidden_size": fakes.HIDDEN}, "verification": {}}
+_HEADER = {"target": {"vocab_size": VOCAB, "hidden_size": HIDDEN}, "verification": {}}
 
 
 def test_hooks_are_taken_off(live: Any, tmp_path: Path) -> None:

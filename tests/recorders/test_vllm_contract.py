@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-import spectrace
 from spectrace.errors import UnsupportedEngine
 
 pytestmark = pytest.mark.engine
@@ -20,6 +19,8 @@ pytest.importorskip("transformers")
 from spectrace_serving.settings import Settings  # noqa: E402
 from spectrace_vllm.recording import attach  # noqa: E402
 from tests.recorders import vllm_fakes as fakes  # noqa: E402
+from tests.recorders.serving_fakes import EOS, OFFSET, VOCAB, target_logits  # noqa: E402
+from tests.recorders.serving_traces import by_request, header  # noqa: E402
 
 PROMPTS = {"a-00000000": [1, 2, 3, 11], "b-11111111": [7, 8, 20]}
 # What a runner keeps of its last step.
@@ -45,22 +46,6 @@ def record(runner: Any, folder: Path, steps: int = 6, **settings: Any) -> Path:
     return recording.writer.path
 
 
-def by_request(path: Path) -> dict[str, list[Any]]:
-    """The steps of each request in their order."""
-    found: dict[str, list[Any]] = {}
-    with spectrace.open(path) as trace:
-        assert not list(trace.problems)
-        for step in sorted(trace, key=lambda step: step.step):
-            found.setdefault(step.request, []).append(step)
-    return found
-
-
-def header(path: Path) -> Any:
-    """The header; untyped, since what is missing in it fails a test anyway."""
-    with spectrace.open(path) as trace:
-        return trace.run
-
-
 @pytest.fixture(params=RUNNERS, ids=("V1", "V2"))
 def runner(request: pytest.FixtureRequest) -> Any:
     """A runner with two requests."""
@@ -84,7 +69,7 @@ def test_a_proposal_is_joined_with_its_verification(runner: Any, tmp_path: Path)
     assert steps[0].flags == ("prefill",)
     for before, step in pairwise(steps):
         assert len(step.proposal_ids) == fakes.K
-        assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+        assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
         assert all(value == pytest.approx(-0.0156, abs=0.01) for value in step.draft_logprobs)
         assert [top[0][0] for top in step.draft_top] == list(step.draft_ids)
         assert step.position == before.position + len(before.emitted_ids)
@@ -107,7 +92,7 @@ def test_acceptance_is_counted_from_the_ids(runner: Any, tmp_path: Path) -> None
 def test_the_logits_are_those_before_sampling(runner: Any, tmp_path: Path) -> None:
     """Samplers overwrite the logits in place; the trace holds what the model said."""
     step = by_request(record(runner, tmp_path))["b-11111111"][1]
-    logits = fakes.target_logits(torch.tensor([step.emitted_ids[0] - 1]))[0]
+    logits = target_logits(torch.tensor([step.emitted_ids[0] - 1]))[0]
     assert step.target_top[0][0][1] == pytest.approx(logits.log_softmax(-1).max().item(), abs=1e-5)
     assert step.target_gaps[0] == pytest.approx(logits.topk(2).values.diff().neg().item(), abs=1e-5)
 
@@ -152,7 +137,7 @@ def test_the_end_of_text_ends_it(runner: Any, tmp_path: Path) -> None:
     runner.world.texts["a-00000000"] = [56, 57, 58]
     steps = by_request(record(runner, tmp_path))["a-00000000"]
     assert steps[-1].stop == "eos"
-    assert steps[-1].emitted_ids[-1] == fakes.EOS
+    assert steps[-1].emitted_ids[-1] == EOS
 
 
 def test_requests_are_sampled(runner: Any, tmp_path: Path) -> None:
@@ -186,7 +171,7 @@ def test_ids_alone(runner: Any, tmp_path: Path) -> None:
     """SPECTRACE_CAPTURE=ids keeps tokens and decisions, and neither probabilities nor states."""
     step = by_request(record(runner, tmp_path, is_full=False))["a-00000000"][2]
     assert step.target_ids is not None
-    assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+    assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
     assert step.target_logprobs is None
     assert step.draft_logprobs is None
     assert step.taps is None
@@ -280,7 +265,7 @@ def test_an_unknown_runner_is_left_alone(tmp_path: Path) -> None:
 def test_a_graph_that_hides_the_draft_is_said(runner: Any, tmp_path: Path) -> None:
     """Where the draft's forwards do not pass the hooks, the header names what is missing, and why."""
     drafter = getattr(runner, "drafter", None) or runner.speculator
-    drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, fakes.VOCAB).float()
+    drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, VOCAB).float()
     runner.vllm_config.model_config.enforce_eager = False
     path = record(runner, tmp_path)
     capture = header(path).capture
@@ -292,7 +277,7 @@ def test_a_graph_that_hides_the_draft_is_said(runner: Any, tmp_path: Path) -> No
 def test_logits_that_are_made_elsewhere_are_no_graph(runner: Any, tmp_path: Path) -> None:
     """Logits that pass no hook though nothing is captured are missing for another reason."""
     drafter = getattr(runner, "drafter", None) or runner.speculator
-    drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, fakes.VOCAB).float()
+    drafter.model.compute_logits = lambda read: torch.nn.functional.one_hot(read + 1, VOCAB).float()
     path = record(runner, tmp_path)
     capture = header(path).capture
     assert capture.mode == "eager"
@@ -315,7 +300,7 @@ def test_one_forward_for_all_depths(tmp_path: Path) -> None:
     runner.world.draft = draft  # type: ignore[method-assign]
     for steps in by_request(record(runner, tmp_path)).values():
         for step in steps[1:]:
-            assert [raw + fakes.OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
+            assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
             assert [top[0][0] for top in step.draft_top] == list(step.draft_ids)
 
 

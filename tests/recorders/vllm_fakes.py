@@ -1,7 +1,6 @@
 """Stand-ins for vLLM's two model runners: names, shapes and order of calls of vLLM 0.32.0, tiny and exact.
 
-The target says t + 1 after token t, modulo the vocabulary; the draft says the same in its own vocabulary
-but for multiples of `WRONG`, after which it says something else. Needs torch, not vLLM.
+After multiples of `WRONG` the draft says something else than the target. Needs torch, not vLLM.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-VOCAB, KEPT, HIDDEN, LAYERS, K, WRONG = 64, 48, 32, 8, 3, 5
-EOS = 63
-OFFSET = 4
-"""The draft's vocabulary is the target's without its first tokens."""
+from tests.recorders.serving_fakes import EOS, HIDDEN, KEPT, LAYERS, OFFSET, VOCAB, WRONG, target_logits
+
+K = 3
+"""Draft tokens a step."""
 
 
 class Draft(nn.Module):
@@ -62,14 +61,6 @@ class Target(nn.Module):
     def compute_logits(self, hidden_states: Tensor) -> Tensor:
         """[R, V] of the tokens read."""
         return target_logits(hidden_states)
-
-
-def target_logits(read: Tensor) -> Tensor:
-    """[R, V] of the tokens read."""
-    if read.device.type == "meta":
-        return torch.zeros(len(read), VOCAB, device="meta")
-    wanted = torch.where(read == EOS - 1, EOS, (read + 1) % VOCAB).to(torch.int64)
-    return torch.nn.functional.one_hot(wanted, VOCAB).float() * 10 + torch.arange(VOCAB) / VOCAB
 
 
 def configs(method: str = "eagle3", **speculative: Any) -> Any:

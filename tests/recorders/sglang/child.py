@@ -81,7 +81,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     """Runs one scenario."""
     import sglang
 
-    from tests.recorders.sglang.scenarios import prompts
+    from tests.recorders.serving_runs import prompts
 
     folder.mkdir(parents=True)
     for variable in [name for name in os.environ if name.startswith(_RECORDER)]:
@@ -130,7 +130,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
 def _wait_for_trace(folder: Path, num_tokens: int) -> None:
     """Lets the recorder write what SGLang has returned, since a shutdown kills it: ten seconds at most."""
     import spectrace
-    from tests.recorders.sglang.scenarios import trace_of
+    from tests.recorders.serving_traces import trace_of
 
     ends = time.monotonic() + 10
     while time.monotonic() < ends:

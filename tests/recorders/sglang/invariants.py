@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from tests.recorders.sglang.conftest import Outcome
+from tests.recorders.serving_runs import Outcome
 
 
 def check_run(outcome: Outcome) -> None:

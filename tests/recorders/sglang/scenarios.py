@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 
@@ -82,18 +81,3 @@ SCENARIOS: Mapping[str, Scenario] = {
 }
 TESTED = tuple(name for name in SCENARIOS if not name.startswith("whole-"))
 """What the tests run."""
-
-
-def prompts(scenario: Scenario) -> list[str]:
-    """Texts for a scenario."""
-    from spectrace_demo import prompts as bundled
-
-    texts = bundled()
-    return [" ".join([texts[at % len(texts)]] * scenario.repeats) for at in range(scenario.num_prompts)]
-
-
-def trace_of(folder: Path) -> Path:
-    """The one trace in a folder."""
-    found = sorted(folder.glob("*.spectrace"))
-    assert len(found) == 1, f"{folder}: {len(found)} traces"
-    return found[0]

@@ -11,20 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import spectrace
-from spectrace.analysis.diagnosis.examine import diagnose
 from spectrace.cli.diff import command as diff
-from tests.recorders.sglang.conftest import Outcome, Runs
+from tests.recorders.serving_runs import Runs
 from tests.recorders.sglang.invariants import check_emitted, check_lossless, check_run, is_prefill, parents_of
 
 pytestmark = pytest.mark.engine
-
-_ABOUT_THE_SAMPLE = "workload/too-small"
-
-
-def findings(outcome: Outcome) -> list[str]:
-    """Ids of the findings, most certain first, without what is said of the number of steps."""
-    with spectrace.open(outcome.trace) as trace:
-        return [finding.id for finding in diagnose(trace).findings if finding.id != _ABOUT_THE_SAMPLE]
 
 
 @pytest.mark.parametrize("name", ["chain", "tree", "long", "overlap", "spawned", "standalone"])
@@ -43,7 +34,7 @@ def test_the_recorder_changes_no_token(runs: Runs) -> None:
 @pytest.mark.parametrize("name", ["chain", "tree", "long"])
 def test_a_healthy_run_is_accused_of_nothing(runs: Runs, name: str) -> None:
     """No finding, and the map is cleared by name."""
-    assert findings(runs[name]) == []
+    assert runs[name].findings == []
 
 
 @pytest.mark.parametrize("name", ["chain", "tree"])

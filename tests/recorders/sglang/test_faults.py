@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.recorders.sglang.conftest import Runs
+from tests.recorders.serving_runs import Runs
 from tests.recorders.sglang.faults import FAULTS
-from tests.recorders.sglang.test_engine import findings
 
 pytestmark = pytest.mark.engine
 
@@ -17,7 +16,7 @@ def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
 
     What was not loaded holds what the memory held before, which may be no number: then that comes first.
     """
-    names = findings(faulty[name])
+    names = faulty[name].findings
     if name == "midlayer-missing" and names[0] == "nonfinite/values":
         del names[0]
     assert names[0] == FAULTS[name][1]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import spectrace
-from tests.recorders.sglang.conftest import Runs
+from tests.recorders.serving_runs import Runs
 from tests.recorders.sglang.invariants import parents_of
 
 pytestmark = pytest.mark.engine

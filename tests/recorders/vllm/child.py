@@ -59,7 +59,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     from vllm import LLM, SamplingParams
     from vllm.distributed import cleanup_dist_env_and_memory
 
-    from tests.recorders.vllm.scenarios import prompts
+    from tests.recorders.serving_runs import prompts
 
     folder.mkdir(parents=True)
     for variable in [name for name in os.environ if name.startswith(_RECORDER)]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import spectrace
-from spectrace.analysis.diagnosis.examine import diagnose
-from tests.recorders.vllm.conftest import Outcome
+from tests.recorders.serving_runs import Outcome
 
 
 def check_run(outcome: Outcome, plain: Outcome) -> None:
@@ -62,10 +60,3 @@ def _check_step(step: Any) -> None:
             assert (step.target_ranks[reached] == 1) == is_pick
     for values in (step.draft_logprobs, step.target_logprobs):
         assert values is None or all(value <= 1e-5 for value in values)
-
-
-def findings(outcome: Outcome) -> list[str]:
-    """Ids of what `diagnose` finds, most certain first, without what it says of the number of steps."""
-    with spectrace.open(outcome.trace) as trace:
-        found = diagnose(trace).findings
-    return [finding.id for finding in found if finding.id != "workload/too-small"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from importlib.util import find_spec
 from typing import Any
 
 K = 3
@@ -93,24 +93,24 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
 }
 
-V1 = (
+V1: tuple[str, ...] = (
     "plain", "plain-to-the-end", "plain-long", "eagle3", "to-the-end", "draft", "self", "ngram", "ids",
     "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook", "eagle1", "parallel", "custom",
-    "plain-mimo", "mtp",
+    "plain-mimo", "mtp", "medusa", "medusa-reduced", "dflash",
 )  # fmt: skip
-V2 = ("plain", "eagle3", "draft", "ngram", "async", "synthetic", "eagle1", "plain-mimo", "mtp")
-
-
-def prompts(scenario: Scenario) -> list[str]:
-    """Texts for a scenario."""
-    from spectrace_demo import prompts as bundled
-
-    texts = bundled()
-    return [" ".join([texts[at % len(texts)]] * scenario.repeats) for at in range(scenario.num_prompts)]
-
-
-def trace_of(folder: Path) -> Path:
-    """The one trace in a folder."""
-    found = sorted(folder.glob("*.spectrace"))
-    assert len(found) == 1, f"{folder}: {len(found)} traces"
-    return found[0]
+if find_spec("arctic_inference") is not None:  # vLLM's suffix decoding is its
+    V1 += ("suffix",)
+V2 = (
+    "plain",
+    "eagle3",
+    "draft",
+    "ngram",
+    "async",
+    "synthetic",
+    "eagle1",
+    "plain-mimo",
+    "mtp",
+    "dflash",
+    "dspark",
+    "ngram-gpu",
+)

@@ -7,9 +7,8 @@ import pytest
 import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
 from spectrace.analysis.diagnosis.verdict import Strength
-from tests.recorders.vllm.conftest import Runs
+from tests.recorders.serving_runs import Runs
 from tests.recorders.vllm.faults import FAULTS
-from tests.recorders.vllm.invariants import findings
 
 pytestmark = pytest.mark.engine
 
@@ -20,7 +19,7 @@ def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
 
     What was not loaded holds what the memory held before, which may be no number: then that comes first.
     """
-    names = findings(faulty[name])
+    names = faulty[name].findings
     if name == "midlayer-missing" and names[0] == "nonfinite/values":
         del names[0]
     assert names[0] == FAULTS[name].finding
@@ -28,7 +27,7 @@ def test_a_fault_is_named_first(faulty: Runs, name: str) -> None:
 
 def test_a_healthy_run_is_accused_of_nothing(v1: Runs) -> None:
     """The same pair without a fault has no finding."""
-    assert findings(v1["eagle3"]) == []
+    assert v1["eagle3"].findings == []
 
 
 def test_an_open_bug_of_vllm_is_named(faulty: Runs) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 import spectrace
-from tests.recorders.vllm.conftest import Runs
+from tests.recorders.serving_runs import Runs
 
 pytestmark = pytest.mark.engine
 

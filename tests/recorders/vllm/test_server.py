@@ -5,6 +5,7 @@ Three servers and a script: four minutes on two cores that do little else, most 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,9 +16,11 @@ import pytest
 
 import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
-from tests.recorders.vllm.conftest import run_child
+from tests.recorders.serving_runs import run_child
+from tests.recorders.serving_traces import trace_of
+from tests.recorders.vllm.conftest import CHILD
 from tests.recorders.vllm.invariants import check_emitted, check_reported, check_steps
-from tests.recorders.vllm.scenarios import K, trace_of
+from tests.recorders.vllm.scenarios import K
 from tests.recorders.vllm.server import ROOT, Server
 from tests.recorders.vllm.traffic import Answer, Listener, ask_all, ask_until_idle
 from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
@@ -25,7 +28,8 @@ from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 pytestmark = pytest.mark.engine
 
 _TOO_SMALL = "workload/too-small"
-_INTERPRETED = {**ENVIRONMENT, "PYTHONPATH": f"{Path(__file__).parent / 'interpreted'}:{ROOT}"}
+_PATHS = (Path(__file__).parent / "interpreted", ROOT, ROOT / "recorders")
+_INTERPRETED = {**ENVIRONMENT, "PYTHONPATH": os.pathsep.join(map(str, _PATHS))}
 
 
 @dataclass(frozen=True)
@@ -216,7 +220,7 @@ def test_a_script_whose_engine_has_processes_of_its_own(
 ) -> None:
     """`LLM` as it is by default, engine core and worker beside it: as true as in one process."""
     folder = tmp_path_factory.mktemp("processes") / "offline"
-    outcome = run_child(models, folder, ["eagle3"], {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"})["eagle3"]
+    outcome = run_child(CHILD, models, folder, ["eagle3"], {"VLLM_ENABLE_V1_MULTIPROCESSING": "1"})["eagle3"]
     assert len(outcome.outputs) == 6
     check_emitted(outcome)
     check_reported(outcome)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import spectrace
-from tests.recorders.vllm.conftest import Runs
-from tests.recorders.vllm.invariants import check_lossless, check_run, findings
+from tests.recorders.serving_runs import Runs
+from tests.recorders.vllm.invariants import check_lossless, check_run
 from tests.recorders.vllm.scenarios import K
 
 pytestmark = pytest.mark.engine
@@ -112,7 +112,7 @@ def test_other_methods(v1: Runs, name: str, plain: str, method: str) -> None:
     check_run(outcome, v1[plain])
     assert outcome.run.method == method
     assert sum(step.num_accepted for steps in outcome.steps.values() for step in steps) > 10
-    assert findings(outcome) == []
+    assert outcome.findings == []
 
 
 @pytest.mark.parametrize("name", ["eagle1", "mtp"])
