@@ -16,7 +16,6 @@ _METHODS = {
     "EAGLE3": "eagle3",
     "STANDALONE": "draft_model",
     "NGRAM": "ngram",
-    "DFLASH": "dflash",
 }
 _SPEC_UTILS = "sglang.srt.speculative.spec_utils"
 
@@ -42,8 +41,8 @@ class Engine:
         self.draft = getattr(self.draft_runner, "model", None)
         self.config = self.target_runner.model_config
         self.draft_config = getattr(self.draft_runner, "model_config", None)
-        algorithm = getattr(scheduler, "spec_algorithm", None)
-        self.method = _METHODS.get(str(getattr(algorithm, "name", None)), "other")
+        self.algorithm = str(getattr(getattr(scheduler, "spec_algorithm", None), "name", None))
+        self.method = _METHODS.get(self.algorithm, "other")
         if self.method == "eagle" and self._is_part_of_target:
             self.method = "mtp"
         self.device = torch.device(self.target_runner.device)

@@ -47,20 +47,16 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
 
 
 def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
-    """The map as vLLM has it: it reads d2t as offsets, always; without one zeros stay.
-
-    Medusa's token_map holds target ids.
-    """
+    """The map as vLLM has it: it reads d2t as offsets, always; without one zeros stay."""
     table = engine.map
+    if engine.has_own_tokenizer:
+        return {"source": "tokenizers"}
     if table is None:
         return {"applied": "identity"} if engine.draft is not None else None
-    is_direct = engine.method == "medusa"
-    if checkpoint is not None and not has_map(checkpoint) and not is_direct:
+    if checkpoint is not None and not has_map(checkpoint):
         return {"source": "missing", "t2d": kept_ids(checkpoint)}
     offsets = table.detach().cpu().numpy()
-    return shared.map_facts(
-        offsets, checkpoint, source="checkpoint", applied="direct" if is_direct else "offset"
-    )
+    return shared.map_facts(offsets, checkpoint, source="checkpoint", applied="offset")
 
 
 def tap_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:

@@ -75,17 +75,22 @@ class Engine:
         return None
 
     @property
+    def has_own_tokenizer(self) -> bool:
+        """The draft's tokens are another tokenizer's, mapped by their texts (``use_heterogeneous_vocab``)."""
+        return getattr(self.drafter, "vocab_mapping", None) is not None
+
+    @property
     def map(self) -> Tensor | None:
         """[draft_vocab_size] offsets, None where both vocabularies are one."""
         found = getattr(self.draft, "draft_id_to_target_id", None)
-        if isinstance(found, Tensor):
-            return found
-        ids = getattr(self.draft, "token_map", None)  # Medusa: target ids themselves
-        return ids - torch.arange(len(ids), device=ids.device) if isinstance(ids, Tensor) else None
+        return found if isinstance(found, Tensor) else None
 
     @property
     def target_ids(self) -> Array | None:
-        """[draft_vocab_size] target id of each raw id; None where both vocabularies are one."""
+        """[draft_vocab_size] target id of each raw id, -1 for none; None where both vocabularies are one."""
+        if self.has_own_tokenizer:
+            known: Array = self.drafter.vocab_mapping.draft_to_target_ids.detach().cpu().numpy()
+            return known
         if self.map is None:
             return None
         offsets: Array = self.map.detach().cpu().numpy()

@@ -211,7 +211,8 @@ class Recording(ServingRecording):
         if isinstance(proposal, Tensor):
             proposal = proposal[: len(requests)].to(torch.int64, copy=True)  # a view of a buffer in use
             pack.add("proposal", proposal)
-            is_greedy = self.engine.is_draft_greedy
+            # Of another tokenizer's tokens the draft takes the first that the target has too.
+            is_greedy = self.engine.is_draft_greedy and not self.engine.has_own_tokenizer
             if self._watch is not None and not self._watch.end(
                 pack, proposal, self._raw_of, is_greedy=is_greedy
             ):

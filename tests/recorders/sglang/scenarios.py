@@ -69,11 +69,6 @@ SCENARIOS: Mapping[str, Scenario] = {
     "plain-mimo": Scenario(target="mimo", is_recorded=False, num_prompts=6, num_tokens=40),
     "mtp": Scenario(target="mimo", speculative=EAGLE, draft="mimo", num_tokens=12),
     "ngram": Scenario(speculative=NGRAM, num_prompts=4, num_tokens=24),
-    "dflash": Scenario(
-        speculative={"speculative_algorithm": "DFLASH", "speculative_num_draft_tokens": 4},
-        draft="dflash",
-        num_tokens=12,
-    ),
     # Every prompt to its end: benchmarks/engines.
     "whole-eagle3": Scenario(speculative=CHAIN, draft="eagle3", num_prompts=8, num_tokens=160),
     "whole-draft": Scenario(speculative=STANDALONE, draft="draft", num_prompts=8, num_tokens=160),

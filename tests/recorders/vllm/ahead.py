@@ -89,15 +89,9 @@ def _write_medusa(folder: Path, config: dict[str, Any], texts: Sequence[Text]) -
         fitted = _fit([s[-1][:-ahead] for _, s in texts], [ids[ahead:] for ids, _ in texts], size)
         tensors[f"blocks.{head}.layers.0.weight"] = small(hidden, hidden)
         tensors[f"lm_heads.{head}.weight"] = fitted
-    own: dict[str, Any] = {"model_type": "medusa", "architectures": ["MedusaModel"], "num_heads": HEADS}
+    own = {"model_type": "medusa", "architectures": ["MedusaModel"], "num_heads": HEADS}
     sizes = {"hidden_size": hidden, "vocab_size": size, "num_hidden_layers": 1, "torch_dtype": "float32"}
     write(folder, tensors, {**own, **sizes})
-    # vLLM takes a reduced vocabulary with one head for all blocks only, which all say the same token then.
-    kept = np.unique(np.concatenate([ids for ids, _ in texts]))
-    reduced = {name: t for name, t in tensors.items() if name.startswith("blocks")}
-    reduced |= {"lm_heads.0.weight": tensors["lm_heads.0.weight"][kept], "token_map": kept.astype(np.int64)}
-    own |= {"original_lm_head": True, "truncated_vocab_size": len(kept)}
-    write(folder.with_name("medusa-reduced"), reduced, {**own, **sizes})
 
 
 def _write_block(

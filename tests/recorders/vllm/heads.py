@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file
+from safetensors.numpy import load_file, save_file
 
 from tests.recorders.vllm.ahead import Tensors, Text, small, target_texts, write, write_ahead
 
@@ -29,6 +29,7 @@ def write_heads(models: Path) -> None:
     _write_eagle1(models, texts)
     _write_parallel(models)
     _write_mimo(models)
+    _write_renumbered(models)
     write_ahead(models, texts)
 
 
@@ -101,6 +102,23 @@ def _write_parallel(models: Path) -> None:
         tensors | {"mask_hidden": np.zeros((1, width), np.float32)},
         {**config, "ptd_token_id": 2},
     )
+
+
+def _write_renumbered(models: Path) -> None:
+    """The bundled draft model with a tokenizer that numbers the same tokens the other way round."""
+    source, folder = models / "draft", models / "draft-renumbered"
+    shutil.copytree(source, folder)
+    tokenizer = json.loads((source / "tokenizer.json").read_text())
+    words: dict[str, int] = tokenizer["model"]["vocab"]
+    special = len(tokenizer["added_tokens"])  # which come first, and stay
+    old = np.arange(len(words))  # [V] id of each new id
+    old[special:] = old[special:][::-1].copy()
+    tokenizer["model"]["vocab"] = {word: int(old[at]) for word, at in words.items()}  # its own inverse
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    tensors = load_file(source / "model.safetensors")
+    name = "model.embed_tokens.weight"  # the head too
+    tensors[name] = tensors[name][old]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def _write_mimo(models: Path) -> None:

@@ -64,8 +64,10 @@ SCENARIOS: Mapping[str, Scenario] = {
     "custom": Scenario(speculative=model("tests.recorders.vllm.heads.Repeat", "custom_class")),
     "plain-mimo": Scenario(target="mimo", is_recorded=False),
     "mtp": Scenario(target="mimo", speculative={"method": "mtp", "num_speculative_tokens": K}),
+    "other-tokenizer": Scenario(
+        speculative=model("draft-renumbered", "draft_model", use_heterogeneous_vocab=True)
+    ),
     "medusa": Scenario(speculative=model("medusa", "medusa")),
-    "medusa-reduced": Scenario(speculative=model("medusa-reduced", "medusa")),
     "dflash": Scenario(speculative=model("dflash", "dflash")),
     "dspark": Scenario(speculative=model("dspark", "dspark")),
     "suffix": Scenario(speculative={"method": "suffix", "num_speculative_tokens": 8}),
@@ -96,7 +98,7 @@ SCENARIOS: Mapping[str, Scenario] = {
 V1: tuple[str, ...] = (
     "plain", "plain-to-the-end", "plain-long", "eagle3", "to-the-end", "draft", "self", "ngram", "ids",
     "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook", "eagle1", "parallel", "custom",
-    "plain-mimo", "mtp", "medusa", "medusa-reduced", "dflash",
+    "plain-mimo", "mtp", "medusa", "dflash", "other-tokenizer",
 )  # fmt: skip
 if find_spec("arctic_inference") is not None:  # vLLM's suffix decoding is its
     V1 += ("suffix",)
