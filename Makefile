@@ -26,7 +26,7 @@ test: $(VENV)/.test  ## run every test
 
 # Five minutes; the environment has 3.9 GB and is built once, with Python 3.11, in three.
 test-vllm: build/engines/.ready  ## run a real vLLM, both runners, in one process each
-	build/engines/bin/python -m pytest tests/recorders/vllm/test_v1.py tests/recorders/vllm/test_v2.py $(ARGS)
+	build/engines/bin/python -m pytest $(patsubst %,tests/recorders/vllm/test_%.py,v1 v2 methods) $(ARGS)
 
 # Half an hour on two cores, twice that on busy ones.
 test-engines: build/engines/.suffix  ## run the tests that need real engines: vLLM, both runners, and SGLang
