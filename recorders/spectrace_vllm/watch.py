@@ -35,6 +35,7 @@ class DraftWatch:
         self._guard = guard
         self._workspace = workspace
         self._block = block
+        self._is_chained = hasattr(model, "markov_bias")
         self._is_full = is_full
         self._batch = 0
         self._first: Callable[[], Tensor | None] | None = None
@@ -101,14 +102,16 @@ class DraftWatch:
         """Per depth [B, V]; empty where something else passed than one draft of this batch."""
         seen, sizes = self._logits, [rows.shape[0] for rows in self._logits]
         all_rows = self._batch * num_drafted
-        if sizes == [all_rows] and num_drafted > 1:  # parallel drafting: one forward for all
-            return list(seen[0].view(self._batch, num_drafted, -1).unbind(1))
         if sizes == [
             all_rows,
             *[self._batch] * num_drafted,
         ]:  # DSpark: what each token adds by the one before
             own = seen[0].view(self._batch, num_drafted, -1).unbind(1)
             return [rows + added for rows, added in zip(own, seen[1:])]
+        if self._is_chained:  # among a few candidates, which is seen in part only
+            return []
+        if sizes == [all_rows] and num_drafted > 1:  # parallel drafting: one forward for all
+            return list(seen[0].view(self._batch, num_drafted, -1).unbind(1))
         return seen if all(size == self._batch for size in sizes) else []
 
     # --- hooks ---

@@ -70,6 +70,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "medusa": Scenario(speculative=model("medusa", "medusa")),
     "dflash": Scenario(speculative=model("dflash", "dflash")),
     "dspark": Scenario(speculative=model("dspark", "dspark")),
+    "dspark-candidates": Scenario(speculative=model("dspark", "dspark", dspark_draft_topk=64)),
     "suffix": Scenario(speculative={"method": "suffix", "num_speculative_tokens": 8}),
     "ngram-gpu": Scenario(speculative={**NGRAM, "method": "ngram_gpu"}),
     "broken-hook": Scenario(speculative=_EAGLE3, patch="break_hook"),
@@ -103,16 +104,6 @@ V1: tuple[str, ...] = (
 if find_spec("arctic_inference") is not None:  # vLLM's suffix decoding is its
     V1 += ("suffix",)
 V2 = (
-    "plain",
-    "eagle3",
-    "draft",
-    "ngram",
-    "async",
-    "synthetic",
-    "eagle1",
-    "plain-mimo",
-    "mtp",
-    "dflash",
-    "dspark",
-    "ngram-gpu",
-)
+    "plain", "eagle3", "draft", "ngram", "async", "synthetic", "eagle1", "plain-mimo", "mtp", "dflash",
+    "dspark", "dspark-candidates", "ngram-gpu",
+)  # fmt: skip

@@ -74,6 +74,14 @@ def _check_values(outcome: Outcome) -> None:
         assert [top[0][1] for top in step.draft_top] == pytest.approx(step.draft_logprobs, abs=1e-4)
 
 
+def test_dspark_among_a_few_candidates(v2: Runs) -> None:
+    """With ``dspark_draft_topk`` its logits are made where no hook looks; the rest is as true as before."""
+    outcome = v2["dspark-candidates"]
+    check_healthy(outcome, v2["plain"], "other")
+    assert "draft_logprobs" in outcome.run.capture.unavailable
+    assert all(step.draft_logprobs is None and step.taps for step in proposals(outcome))
+
+
 def test_a_draft_of_another_tokenizer(v1: Runs) -> None:
     """Its raw ids are its own, and both runs of the one draft say and propose the same."""
     outcome, twin = v1["other-tokenizer"], v1["draft"]
