@@ -139,7 +139,7 @@ def first_screen(
 def _keys_as_bytes(attributes: list[Any], terminal: int) -> list[Any]:
     """Terminal attributes without echo, line editing and translation; Ctrl-C still interrupts.
 
-    Ctrl-Z waits as a key: stopped here, the shell would be left with our screen.
+    Ctrl-Z and Ctrl-Backslash wait as keys: stopped or killed here, the shell would be left with our screen.
     """
     import termios
 
@@ -148,5 +148,6 @@ def _keys_as_bytes(attributes: list[Any], terminal: int) -> list[Any]:
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     changed[6] = [*attributes[6]]
     changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
-    changed[6][termios.VSUSP] = bytes([os.fpathconf(terminal, "PC_VDISABLE")])
+    nothing = bytes([os.fpathconf(terminal, "PC_VDISABLE")])
+    changed[6][termios.VSUSP] = changed[6][termios.VQUIT] = nothing
     return changed
