@@ -23,6 +23,7 @@ from spectrace_transformers.reduction import Array
 Facts = dict[str, Any]
 
 LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
+BLOCK_LAYER_IDS = "target_layer_ids"
 _DIGEST_LIMIT = 256 << 20
 """Largest weight whose bytes are hashed when the trace begins."""
 
@@ -144,11 +145,15 @@ def declared_layers(config: Any) -> tuple[list[int] | None, str | None]:
 
     Top level: the input of layer L (vLLM, speculators). In eagle_config: its output (SpecForge,
     Model-Optimizer, SGLang), which vLLM's V1 runner takes for inputs and its V2 runner does not read.
+    DFlash and DSpark name outputs, under a word of their own.
     """
     nested = getattr(config, "eagle_config", None) or {}
+    block = getattr(config, "dflash_config", None) or {}
     for ids, numbering in (
         (getattr(config, LAYER_IDS, None), "input"),
         (nested.get(LAYER_IDS) if isinstance(nested, Mapping) else None, "output"),
+        (block.get(BLOCK_LAYER_IDS) if isinstance(block, Mapping) else None, "output"),
+        (getattr(config, BLOCK_LAYER_IDS, None), "output"),
     ):
         if ids and isinstance(ids, (list, tuple)):
             return [int(i) for i in ids], numbering

@@ -16,7 +16,6 @@ _METHODS = {
     "EAGLE3": "eagle3",
     "STANDALONE": "draft_model",
     "NGRAM": "ngram",
-    "DFLASH": "dflash",
 }
 _SPEC_UTILS = "sglang.srt.speculative.spec_utils"
 
@@ -42,13 +41,21 @@ class Engine:
         self.draft = getattr(self.draft_runner, "model", None)
         self.config = self.target_runner.model_config
         self.draft_config = getattr(self.draft_runner, "model_config", None)
-        algorithm = getattr(scheduler, "spec_algorithm", None)
-        self.method = _METHODS.get(str(getattr(algorithm, "name", None)), "other")
+        self.algorithm = str(getattr(getattr(scheduler, "spec_algorithm", None), "name", None))
+        self.method = _METHODS.get(self.algorithm, "other")
+        if self.method == "eagle" and self._is_part_of_target:
+            self.method = "mtp"
         self.device = torch.device(self.target_runner.device)
 
     def setting(self, name: str) -> Any:
         """One of SGLang's settings; None for one that this version does not have."""
         return getattr(self.arguments, name, None)
+
+    @property
+    def _is_part_of_target(self) -> bool:
+        """The draft is a layer of the target's own, which SGLang runs as EAGLE; told by its class."""
+        classes = getattr(getattr(self.draft_config, "hf_config", None), "architectures", None) or ()
+        return any(word in str(name) for name in classes for word in ("MTP", "NextN"))
 
     @property
     def topk(self) -> int:
@@ -79,7 +86,7 @@ class Engine:
                 layers = getattr(holder, "layers_to_capture", None)
                 if layers:
                     return tuple(sorted({int(layer) for layer in layers}))
-        if self.method == "eagle":
+        if self.method in ("eagle", "mtp"):
             return (int(self.config.num_hidden_layers),)
         return None
 

@@ -25,11 +25,15 @@ _SETTINGS = (
     "speculative_algorithm", "speculative_eagle_topk", "speculative_num_steps",
     "speculative_num_draft_tokens", "speculative_token_map", "speculative_attention_mode",
     "speculative_accept_threshold_single", "speculative_accept_threshold_acc",
-    "speculative_use_rejection_sampling", "attention_backend", "disable_overlap_schedule",
-    "disable_radix_cache", "chunked_prefill_size", "max_running_requests", "tp_size",
-    "pp_size", "dp_size",
+    "speculative_use_rejection_sampling", "speculative_use_block_verification", "attention_backend",
+    "disable_overlap_schedule", "disable_radix_cache", "chunked_prefill_size", "max_running_requests",
+    "tp_size", "pp_size", "dp_size",
 )  # fmt: skip
 """That bear on speculation."""
+_LOOKUP = (
+    "speculative_ngram_max_trie_depth", "speculative_ngram_min_bfs_breadth",
+    "speculative_ngram_max_bfs_breadth", "speculative_ngram_match_type",
+)  # fmt: skip
 _NEVER = never("SGLang", "both distributions at every node are not compared while serving")
 
 
@@ -47,7 +51,8 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
             str(engine.draft_config.model_path), getattr(engine.draft_config, "revision", None)
         )
     draft_config = getattr(engine.draft_config, "hf_config", None)
-    settings = {name: engine.setting(name) for name in _SETTINGS}
+    names = (*_SETTINGS, *_LOOKUP) if engine.method == "ngram" else _SETTINGS
+    settings = {name: engine.setting(name) for name in names}
     own = {
         "engine": {"name": "sglang", "version": engine_version(), "flags": flags(settings, draft_config)},
         "method": engine.method if engine.worker is not None else None,
@@ -89,9 +94,11 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     if engine.draft is None or engine.draft_config is None:
         return None
     # Source: SGLang 0.5.23 srt/speculative/eagle_worker_v2.py, ``init_lm_head``.
-    words = [] if engine.method == "draft_model" else ["embed_tokens"]
+    words: list[str] | None = [] if engine.method == "draft_model" else ["embed_tokens"]
     if getattr(engine.draft, "load_lm_head_from_target", False) or engine.method == "eagle":
-        words.append("lm_head")
+        words = ["embed_tokens", "lm_head"]
+    if engine.method == "mtp":
+        words = None  # a part of the target's checkpoint, under names of the model's own
     facts, config = model_facts(engine.draft_config), engine.draft_config.hf_config
     return shared.draft_facts(facts, engine.draft, engine.target, config, checkpoint, words)
 
@@ -128,7 +135,7 @@ def tap_facts(engine: Engine) -> Facts | None:
         "boundaries": list(boundaries),
         "order": list(boundaries),
         # Of EAGLE-1 SGLang feeds what its target returns, which is after the final norm.
-        "normed": engine.method == "eagle",
+        "normed": engine.method in ("eagle", "mtp"),
     }
     if engine.method != "eagle3" or engine.draft_config is None:
         return facts

@@ -45,7 +45,8 @@ class DraftFollower:
         """The draft's own values in this round."""
         runner = recording.engine.draft_runner
         if runner is not None:
-            self._watch = DraftWatch(runner, recording.guard, recording.wrap)
+            is_fused = recording.engine.method == "eagle3"
+            self._watch = DraftWatch(runner, recording.guard, recording.wrap, is_fused=is_fused)
 
     def stop(self) -> None:
         """From here on the engine runs as if nothing were there."""

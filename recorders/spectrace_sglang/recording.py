@@ -10,6 +10,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
+from spectrace.errors import UnsupportedEngine
 from spectrace_serving.facts import raw_table
 from spectrace_serving.header import DRAFT_VALUES, misfits
 from spectrace_serving.recording import ServingRecording, open_trace, read_vocabulary
@@ -28,6 +29,8 @@ logger = logging.getLogger("spectrace")
 
 _TAKES = 4
 """Groups of steps that one round makes at most: see join.py."""
+_UNFOLLOWED = ("DFLASH", "DSPARK")
+"""Algorithms that decide in functions of their own: of them a trace would hold the prompts alone."""
 _GRAPH = "graph capture hides the draft's forwards; --disable-cuda-graph shows them"
 
 
@@ -43,14 +46,17 @@ def attach(scheduler: Any, settings: Settings, problems: Sequence[str]) -> Recor
         The recording; None on a rank that has nothing to say, and without speculation.
 
     Raises:
-        SpectraceError: the file cannot be created.
+        SpectraceError: the file cannot be created, or this way of speculating is not followed.
     """
     if getattr(scheduler, "draft_worker", None) is None:
         logger.info("sglang: nothing is recorded: this scheduler does not speculate")
         return None
     if not _speaks():
         return None
-    return Recording(Engine(scheduler), settings, problems)
+    engine = Engine(scheduler)
+    if engine.algorithm in _UNFOLLOWED:
+        raise UnsupportedEngine("sglang", f"{engine.algorithm} verifies in functions that are not hooked")
+    return Recording(engine, settings, problems)
 
 
 def _speaks() -> bool:

@@ -36,16 +36,17 @@ class DraftWatch:
         runner: SGLang's ModelRunner of the draft.
         guard: runs an action of ours; whatever it raises ends the recording of this part only.
         wrap: replaces a function on an object until the recording ends.
+        is_fused: states of several boundaries are fused once, before the first forward: EAGLE-3.
     """
 
-    def __init__(self, runner: Any, guard: Guard, wrap: Callable[..., None]) -> None:
+    def __init__(self, runner: Any, guard: Guard, wrap: Callable[..., None], *, is_fused: bool) -> None:
         self._guard = guard
         self._seen: Seen | None = None
         self._handle: Any = None
         wrap(runner, "forward", self._forward)
         self._width: int | None = None
         """Of the states that need no fusing."""
-        fuser = getattr(getattr(runner.model, "model", None), "fc", None)
+        fuser = getattr(getattr(runner.model, "model", None), "fc", None) if is_fused else None
         if isinstance(fuser, torch.nn.Module):
             self._width = getattr(fuser, "out_features", None)
             self._handle = fuser.register_forward_hook(self._fused)

@@ -38,17 +38,19 @@ def draft_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     if engine.draft is None or engine.draft_config is None:
         return None
     facts = model_facts(getattr(engine.speculative, "draft_model_config", None))
-    words: list[str] | None = [
-        word for word, owns in _OWNED.items() if getattr(engine.draft, owns, True) is False
-    ]
-    if engine.method == "mtp":
-        words = None  # a part of the target's checkpoint, under names of the model's own
-    return shared.draft_facts(facts, engine.draft, engine.target, engine.draft_config, checkpoint, words)
+    words = [word for word, owns in _OWNED.items() if getattr(engine.draft, owns, True) is False]
+    if getattr(getattr(engine.draft, "model", None), "has_separate_mask_embedding", True) is False:
+        words.append("mask_embedding")  # a place that stays empty unless the checkpoint fills it
+    # An MTP draft is a part of the target's checkpoint, under names of the model's own.
+    known = None if engine.method == "mtp" else words
+    return shared.draft_facts(facts, engine.draft, engine.target, engine.draft_config, checkpoint, known)
 
 
 def map_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
     """The map as vLLM has it: it reads d2t as offsets, always; without one zeros stay."""
     table = engine.map
+    if engine.has_own_tokenizer:
+        return {"source": "tokenizers"}
     if table is None:
         return {"applied": "identity"} if engine.draft is not None else None
     if checkpoint is not None and not has_map(checkpoint):
@@ -67,13 +69,14 @@ def tap_facts(engine: Engine, checkpoint: Checkpoint | None) -> Facts | None:
         "order": list(boundaries),
         "normed": engine.feeds_last_state,
     }
-    if engine.method != "eagle3":
+    if engine.feeds_last_state:
         return facts
     declared, numbering = declared_layers(engine.draft_config)
     if declared is None:
         return facts | {"origin": "default"}
-    is_used = sorted(set(declared)) == list(boundaries)
-    if is_used and len(declared) == len(boundaries):
-        facts["boundaries"] = list(declared)  # vLLM joins them in ascending order, whatever is declared
+    meant = [layer + 1 for layer in declared] if engine.block is not None else declared
+    is_used = sorted(set(meant)) == list(boundaries)
+    if is_used and len(meant) == len(boundaries):
+        facts["boundaries"] = list(meant)  # vLLM joins them in ascending order, whatever is declared
     origin = "config" if is_used else "default"
     return facts | {"declared": declared, "numbering": numbering, "origin": origin}

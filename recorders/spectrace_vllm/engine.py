@@ -45,7 +45,19 @@ class Engine:
         ``get_mtp_target_hidden_states`` hands over something of its own.
         """
         is_own = self.method == "mtp" and hasattr(self.target, "get_mtp_target_hidden_states")
-        return self.method in ("eagle", "mtp") and not is_own
+        return self.method in ("eagle", "mtp", "medusa") and not is_own
+
+    @property
+    def block(self) -> int | None:
+        """Rows of a request in a draft's one forward over a block, of which the last are drafted from.
+
+        Source: vLLM 0.32.0 v1/spec_decode/dflash.py and v1/worker/gpu/spec_decode/dspark/speculator.py: the
+        last committed token comes first; DSpark drafts from its row too.
+        """
+        spec = self.speculative
+        if spec is None or getattr(spec, "method", None) not in ("dflash", "dspark"):
+            return None
+        return int(getattr(self.drafter, "num_query_per_req", spec.num_speculative_tokens + 1))
 
     @property
     def boundaries(self) -> tuple[int, ...] | None:
@@ -63,6 +75,11 @@ class Engine:
         return None
 
     @property
+    def has_own_tokenizer(self) -> bool:
+        """The draft's tokens are another tokenizer's, mapped by their texts (``use_heterogeneous_vocab``)."""
+        return getattr(self.drafter, "vocab_mapping", None) is not None
+
+    @property
     def map(self) -> Tensor | None:
         """[draft_vocab_size] offsets, None where both vocabularies are one."""
         found = getattr(self.draft, "draft_id_to_target_id", None)
@@ -70,7 +87,10 @@ class Engine:
 
     @property
     def target_ids(self) -> Array | None:
-        """[draft_vocab_size] target id of each raw id; None where both vocabularies are one."""
+        """[draft_vocab_size] target id of each raw id, -1 for none; None where both vocabularies are one."""
+        if self.has_own_tokenizer:
+            known: Array = self.drafter.vocab_mapping.draft_to_target_ids.detach().cpu().numpy()
+            return known
         if self.map is None:
             return None
         offsets: Array = self.map.detach().cpu().numpy()

@@ -71,6 +71,7 @@ def _settings(engine: Engine) -> Facts:
         "disable_padded_drafter_batch": getattr(spec, "disable_padded_drafter_batch", None),
         "prompt_lookup_max": getattr(spec, "prompt_lookup_max", None),
         "prompt_lookup_min": getattr(spec, "prompt_lookup_min", None),
+        **_settings_of_method(engine),
         "async_scheduling": getattr(scheduler, "async_scheduling", None),
         "max_num_seqs": scheduler.max_num_seqs,
         "max_num_batched_tokens": scheduler.max_num_batched_tokens,
@@ -78,6 +79,22 @@ def _settings(engine: Engine) -> Facts:
         "tensor_parallel_size": config.parallel_config.tensor_parallel_size,
         "pipeline_parallel_size": config.parallel_config.pipeline_parallel_size,
     }
+
+
+def _settings_of_method(engine: Engine) -> Facts:
+    """Those that one way of drafting or accepting alone has."""
+    spec, names = engine.speculative, ["dspark_draft_topk"]
+    if engine.method == "suffix":
+        known = ("max_tree_depth", "max_cached_requests", "max_spec_factor", "min_token_prob")
+        names += [f"suffix_decoding_{name}" for name in known]
+    if engine.block is None:  # which sets it by itself
+        names.append("parallel_drafting")
+    found = {name: getattr(spec, name, None) for name in names}
+    rates = getattr(spec, "synthetic_acceptance_rates", None)
+    length = getattr(spec, "synthetic_acceptance_length", None)
+    if length is None and rates is not None:
+        length = 1 + sum(rates)
+    return found | {"synthetic_acceptance_length": length}
 
 
 def _verification(spec: Any) -> Facts:
@@ -110,6 +127,11 @@ def _by_method(engine: Engine) -> Facts:
         return LOOKUP if is_lookup else without_model("the proposer gives tokens only")
     if engine.method == "mtp":
         return {"draft.parameters": "the draft is a part of the target's checkpoint, under other names"}
+    if engine.method == "medusa":
+        reason = "every head reads the same state of the target"
+        return dict.fromkeys(("draft_positions", "draft_inputs"), reason)
+    if engine.block is not None:
+        return {"draft_inputs": "one forward drafts all tokens"}
     if getattr(engine.speculative, "parallel_drafting", False):
         reason = "one forward drafts all tokens, all but the first from masks"
         return dict.fromkeys(("draft_positions", "draft_inputs"), reason)

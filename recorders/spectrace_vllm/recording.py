@@ -63,7 +63,7 @@ def attach(worker: Any, settings: Settings) -> Recording | None:
 
     engine = Engine(runner, getattr(runner, kind.drafter, None), kind.name)
     problems += object_misfits(kind, "model", engine.target).values()
-    if engine.draft is not None:
+    if engine.draft is not None and engine.method != "medusa":  # whose heads are run at no position
         problems += object_misfits(kind, "drafter", engine.drafter).values()
     for problem in problems:
         logger.warning("vllm: %s; some fields are not recorded; %s", problem, FIX)
@@ -114,7 +114,9 @@ class Recording(ServingRecording):
         """Requests in the engine, and whether each is recorded."""
         self._watch: DraftWatch | None = None
         if engine.draft is not None:
-            self._watch = DraftWatch(engine.draft, self.guard, self.workspace, is_full=self.is_full)
+            self._watch = DraftWatch(
+                engine.draft, self.guard, self.workspace, block=engine.block, is_full=self.is_full
+            )
             self.undo.append(self._watch.remove)
 
     # --- what the runners report ---
@@ -209,7 +211,8 @@ class Recording(ServingRecording):
         if isinstance(proposal, Tensor):
             proposal = proposal[: len(requests)].to(torch.int64, copy=True)  # a view of a buffer in use
             pack.add("proposal", proposal)
-            is_greedy = self.engine.is_draft_greedy
+            # Of another tokenizer's tokens the draft takes the first that the target has too.
+            is_greedy = self.engine.is_draft_greedy and not self.engine.has_own_tokenizer
             if self._watch is not None and not self._watch.end(
                 pack, proposal, self._raw_of, is_greedy=is_greedy
             ):

@@ -25,12 +25,17 @@ class DraftWatch:
         model: the draft as vLLM loaded it.
         guard: runs an action of ours; whatever it raises ends the recording of this part only.
         workspace: memory for its logits.
+        block: rows of a request where one forward drafts all tokens from the last rows of each; else None.
         is_full: not only the raw ids.
     """
 
-    def __init__(self, model: Any, guard: Guard, workspace: Workspace, *, is_full: bool) -> None:
+    def __init__(
+        self, model: Any, guard: Guard, workspace: Workspace, *, block: int | None, is_full: bool
+    ) -> None:
         self._guard = guard
         self._workspace = workspace
+        self._block = block
+        self._is_chained = hasattr(model, "markov_bias")
         self._is_full = is_full
         self._batch = 0
         self._first: Callable[[], Tensor | None] | None = None
@@ -83,7 +88,11 @@ class DraftWatch:
             wanted = proposal[:, : len(logits)]
             pack.reduce("draft", add_draft, self._workspace, logits, wanted, raw_of, is_greedy, self._is_full)
         if self._positions:
-            pack.reduce("draft positions", _add_positions, self._positions)
+            positions = self._positions
+            if self._block is not None:
+                rows = positions[0][: self._batch * self._block].view(self._batch, self._block)
+                positions = list(rows[:, -proposal.shape[1] :].unbind(1))
+            pack.reduce("draft positions", _add_positions, positions)
         if self._inputs:
             pack.reduce("draft inputs", add_inputs, self._inputs)
         self._forget()
@@ -92,7 +101,16 @@ class DraftWatch:
     def _by_depth(self, num_drafted: int) -> list[Tensor]:
         """Per depth [B, V]; empty where something else passed than one draft of this batch."""
         seen, sizes = self._logits, [rows.shape[0] for rows in self._logits]
-        if sizes == [self._batch * num_drafted] and num_drafted > 1:  # parallel drafting: one forward for all
+        all_rows = self._batch * num_drafted
+        if sizes == [
+            all_rows,
+            *[self._batch] * num_drafted,
+        ]:  # DSpark: what each token adds by the one before
+            own = seen[0].view(self._batch, num_drafted, -1).unbind(1)
+            return [rows + added for rows, added in zip(own, seen[1:])]
+        if self._is_chained:  # among a few candidates, which is seen in part only
+            return []
+        if sizes == [all_rows] and num_drafted > 1:  # parallel drafting: one forward for all
             return list(seen[0].view(self._batch, num_drafted, -1).unbind(1))
         return seen if all(size == self._batch for size in sizes) else []
 
@@ -115,6 +133,9 @@ class DraftWatch:
             self._positions.append(positions[: self._batch].clone())
             if isinstance(hidden, Tensor):
                 self._inputs.append(hidden[: self._batch].clone())
+            return
+        if self._block is not None:
+            self._positions.append(positions.clone())
             return
         found = self._first()
         if found is not None:

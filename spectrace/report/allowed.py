@@ -63,7 +63,10 @@ FLAGS = _words(
     "rejection_sample_method draft_sample_method prompt_lookup_max prompt_lookup_min max_new_tokens chat "
     "disable_overlap_schedule disable_radix_cache chunked_prefill_size max_running_requests "
     "speculative_attention_mode speculative_accept_threshold_single speculative_accept_threshold_acc "
-    "speculative_use_rejection_sampling"
+    "speculative_use_rejection_sampling speculative_use_block_verification synthetic_acceptance_length "
+    "suffix_decoding_max_tree_depth suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor "
+    "suffix_decoding_min_token_prob dspark_draft_topk speculative_ngram_max_trie_depth "
+    "speculative_ngram_min_bfs_breadth speculative_ngram_max_bfs_breadth speculative_ngram_match_type"
 )
 REPORTED = _words(
     "accept_length acceptance_rate accept_length_without_bonus first_position_accuracy accuracy loss "
@@ -76,7 +79,8 @@ SETTING_WORDS = (
         "auto default linear dynamic yarn longrope llama3 su proportional constant heuristic "
         "heuristic_transient eager sdpa flash_attention_2 flash_attention_3 flex_attention flashinfer "
         "flash_attn triton fa3 xformers EAGLE EAGLE3 NEXTN STANDALONE NGRAM strict probabilistic "
-        "torch_native prefill decode"
+        "torch_native prefill decode greedy standard block synthetic ngram_gpu dspark mlp_speculator "
+        "custom_class FROZEN_KV_MTP DFLASH DSPARK UNO BFS PROB"
     )
 )
 PUBLISHERS = _words(
@@ -93,5 +97,6 @@ PARAMETER_WORDS = _words(
     "embed_tokens embed embedding head weight bias weight_scale weight_packed weight_shape input_scale "
     "qweight qzeros scales g_idx d2t t2d rotary_emb inv_freq enorm hnorm eh_proj shared_head mtp "
     "medusa_head linear target draft experts shared_experts gate draft_model transformer h wte wpe ln_f "
-    "ln_1 ln_2 c_attn c_proj c_fc position_ids"
+    "ln_1 ln_2 c_attn c_proj c_fc position_ids blocks lm_heads token_map mask_embedding markov_head "
+    "markov_w1 markov_w2 confidence_head proj"
 )

@@ -19,19 +19,23 @@ MAX_VALUE = 64
 _TRACES = "SPECTRACE_OUT=traces"
 _RECORDED = ("spectrace_transformers", "spectrace_eagle3")
 _VLLM = ("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size")
-_WITHOUT_DRAFT = ("ngram", "suffix", "mtp")
+_WITHOUT_DRAFT = ("ngram", "ngram_gpu", "suffix", "mtp")
 """Methods of vLLM that load no model of their own."""
 _VLLM_SWITCHES = ("enable_prefix_caching", "async_scheduling")
 _VLLM_SPECULATION = (
-    "draft_sample_method", "rejection_sample_method", "disable_padded_drafter_batch", "prompt_lookup_max",
-    "prompt_lookup_min",
+    "draft_sample_method", "rejection_sample_method", "synthetic_acceptance_length",
+    "disable_padded_drafter_batch", "parallel_drafting", "prompt_lookup_max", "prompt_lookup_min",
+    "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests",
+    "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob", "dspark_draft_topk",
 )  # fmt: skip
 _SGLANG = (
     "speculative_num_steps", "speculative_eagle_topk", "speculative_num_draft_tokens",
     "speculative_attention_mode", "attention_backend", "disable_overlap_schedule", "disable_radix_cache",
     "chunked_prefill_size", "max_running_requests", "tp_size", "pp_size", "dp_size",
-    "speculative_use_rejection_sampling", "speculative_accept_threshold_single",
-    "speculative_accept_threshold_acc",
+    "speculative_use_rejection_sampling", "speculative_use_block_verification",
+    "speculative_accept_threshold_single", "speculative_accept_threshold_acc",
+    "speculative_ngram_max_trie_depth", "speculative_ngram_min_bfs_breadth",
+    "speculative_ngram_max_bfs_breadth", "speculative_ngram_match_type",
 )  # fmt: skip
 
 
@@ -99,8 +103,9 @@ def _vllm(run: Run, flags: Mapping[str, Any]) -> Iterator[str]:
     """The server of vLLM, in its own words."""
     yield from ("python", "-m", "vllm.entrypoints.openai.api_server", "--model", "TARGET")
     if run.method is not None:
-        settings: dict[str, Any] = {"method": flags.get("method", run.method)}
-        if run.method not in _WITHOUT_DRAFT:
+        method = flags.get("method", run.method)
+        settings: dict[str, Any] = {} if method == OTHER else {"method": method}
+        if method not in _WITHOUT_DRAFT:
             settings["model"] = "DRAFT"
         if run.speculation is not None:
             settings["num_speculative_tokens"] = run.speculation.num_draft_tokens
@@ -122,7 +127,7 @@ def _sglang(run: Run, flags: Mapping[str, Any]) -> Iterator[str]:
     yield from _option("--dtype", None if run.target is None else run.target.dtype)
     if isinstance(algorithm := flags.get("speculative_algorithm"), str):
         yield from ("--speculative-algorithm", algorithm)
-        if algorithm.upper() != "NGRAM":
+        if algorithm.upper() not in ("NGRAM", "UNO"):
             yield from ("--speculative-draft-model-path", "DRAFT")
     for name in _SGLANG:
         yield from _option(f"--{name.replace('_', '-')}", flags.get(name))

@@ -30,7 +30,7 @@ _REASONS = """
     fused sampler cache prefix step steps position positions batch tree chain record recorded cannot
     seen known unknown version older newer asynchronous scheduling parallel tensor rank ranks time times
     timer costs too much memory another process method heads head weights never always yet none any each
-    every same other server client switched keeps pages trims alone row rows loop loops
+    every same other server client proposer switched keeps pages trims alone row rows loop loops
 """
 """What recorders say of fields they cannot see."""
 

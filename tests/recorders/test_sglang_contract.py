@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import spectrace
+from spectrace.errors import UnsupportedEngine
 
 pytestmark = pytest.mark.engine
 torch = pytest.importorskip("torch")
@@ -231,6 +232,16 @@ def test_a_part_of_a_prompt_is_no_step(tmp_path: Path) -> None:
     live.prefill()
     recording.close()
     assert [step.step for step in by_request(recording.writer.path)["a"]] == [0]
+
+
+@pytest.mark.parametrize("algorithm", ["DFLASH", "DSPARK"])
+def test_what_decides_in_functions_of_its_own_is_refused(tmp_path: Path, algorithm: str) -> None:
+    """A trace without a decision would look like a run that never proposed; there is none, and a reason."""
+    live = scheduler()
+    live.spec_algorithm.name = algorithm
+    with pytest.raises(UnsupportedEngine, match=f"{algorithm} verifies in functions that are not hooked"):
+        attach(live, Settings(out=tmp_path), [])
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_request_that_is_gone_is_forgotten(live: Any, tmp_path: Path) -> None:

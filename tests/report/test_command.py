@@ -31,10 +31,25 @@ SGLANG: dict[str, Any] = {
         "flags": {
             "speculative_algorithm": "EAGLE3", "speculative_num_steps": 3, "speculative_eagle_topk": 4,
             "speculative_num_draft_tokens": 16, "disable_radix_cache": True, "chunked_prefill_size": -1,
+            "speculative_use_rejection_sampling": True, "speculative_use_block_verification": True,
             "disable_overlap_schedule": False, "speculative_token_map": "/home/someone/map.pt",
         },
     },
     "capture": {"mode": "eager"},
+}  # fmt: skip
+
+VLLM: dict[str, Any] = {
+    "recorder": {"name": "spectrace_vllm"},
+    "engine": {
+        "name": "vllm",
+        "flags": {
+            "method": "eagle3", "draft_sample_method": "probabilistic", "rejection_sample_method": "block",
+            "disable_padded_drafter_batch": True, "prompt_lookup_max": 0, "max_num_seqs": 8,
+        },
+    },
+    "method": "eagle3",
+    "target": {"dtype": "bfloat16"},
+    "speculation": {"num_draft_tokens": 3},
 }  # fmt: skip
 
 
@@ -76,7 +91,8 @@ def test_sglangs_server_in_its_own_words() -> None:
     assert "--speculative-eagle-topk 4 --speculative-num-draft-tokens 16 --disable-radix-cache" in found
     assert "overlap" not in found
     assert "someone" not in found
-    assert found.endswith("--chunked-prefill-size -1 --disable-cuda-graph")
+    assert "--chunked-prefill-size -1 --speculative-use" in found
+    assert found.endswith(" --disable-cuda-graph")
 
 
 def test_vllms_server_in_its_own_words(sample_traces: Path) -> None:
@@ -89,7 +105,55 @@ def test_vllms_server_in_its_own_words(sample_traces: Path) -> None:
     assert "--no-enable-prefix-caching" in found
 
 
-@pytest.mark.parametrize("run", [RECORD, SGLANG, RECORD | {"control": "self-draft", "method": "eagle3"}])
+def vllm(method: str, **flags: Any) -> dict[str, Any]:
+    """A header of vLLM's recorder; what a trace calls the method is another matter."""
+    name = {"ngram_gpu": "ngram", "dspark": "other", "custom_class": "other"}.get(method, method)
+    return VLLM | {"method": name, "engine": {"flags": {"method": method, **flags}}}
+
+
+def speculative_config(run: dict[str, Any]) -> Any:
+    """What vLLM is given to speculate with."""
+    found = words(run)
+    return json.loads(found[found.index("--speculative-config") + 1])
+
+
+@pytest.mark.parametrize("method", ["eagle3", "medusa", "dflash", "dspark", "draft_model", "custom_class"])
+def test_a_method_with_a_model_names_one(method: str) -> None:
+    """Under vLLM's own word for it, also where a trace has none."""
+    expected = {"method": method, "model": "DRAFT", "num_speculative_tokens": 3}
+    assert speculative_config(vllm(method)) == expected
+
+
+@pytest.mark.parametrize("method", ["ngram", "ngram_gpu", "suffix", "mtp"])
+def test_a_method_without_a_model_names_none(method: str) -> None:
+    """A lookup, and a draft that is a part of the target."""
+    assert speculative_config(vllm(method)) == {"method": method, "num_speculative_tokens": 3}
+
+
+def test_settings_of_suffix_decoding_are_repeated() -> None:
+    """Depth, factor and threshold decide how much is proposed."""
+    flags = {"suffix_decoding_max_tree_depth": 12, "suffix_decoding_min_token_prob": 0.25}
+    assert speculative_config(reduced_run(vllm("suffix", **flags), frozenset())).items() >= flags.items()
+
+
+def test_sglangs_block_verification_is_asked_for() -> None:
+    """It is a switch of its own beside that of rejection sampling."""
+    found = words(SGLANG)
+    assert "--speculative-use-block-verification" in found
+    assert "--speculative-use-rejection-sampling" in found
+
+
+def test_a_word_that_no_engine_has_is_not_repeated_when_redacted() -> None:
+    """Known words of an engine pass; another may be a name or a path."""
+    secret = {"draft_sample_method": "anna", "rejection_sample_method": "/home/anna/rule"}
+    run = reduced_run(vllm("anna_method", **secret), frozenset())
+    assert "anna" not in (command_line(load(Run, run, print)) or "")
+    assert "other" not in words(run)[words(run).index("--speculative-config") + 1]
+
+
+@pytest.mark.parametrize(
+    "run", [RECORD, SGLANG, VLLM, vllm("dspark"), RECORD | {"control": "self-draft", "method": "eagle3"}]
+)
 def test_what_is_redacted_says_the_same_but_for_the_seed(run: dict[str, Any]) -> None:
     """Every setting that makes the command stays in a pack; the seed would make the text again."""
     kept = words(reduced_run(run, frozenset()))

@@ -73,6 +73,8 @@ def _use_full_masks() -> None:
 
     name = "sglang.srt.speculative.eagle_utils.default_tree_mask_mode"
     HookRegistry.register(name, lambda: TreeMaskMode.FULL_MASK, HookType.REPLACE)
+    # Of a lookup's proposals SGLang writes such masks for any device but a CPU.
+    import_module("sglang.srt.speculative.ngram_worker")._is_cpu = False  # type: ignore[attr-defined]
 
 
 def run(models: Path, folder: Path, scenario: Any) -> None:
@@ -92,7 +94,7 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
     if scenario.draft is not None:
         speculative["speculative_draft_model_path"] = str(models / scenario.draft)
     arguments: dict[str, Any] = {
-        "model_path": str(models / "target"),
+        "model_path": str(models / scenario.target),
         "attention_backend": "triton" if speculative else "torch_native",
         "context_length": 256,
         "device": "cpu",
@@ -116,11 +118,26 @@ def run(models: Path, folder: Path, scenario: Any) -> None:
         sampling_params={"temperature": 0, "max_new_tokens": scenario.num_tokens},
     )
     seconds = time.monotonic() - started
+    if scenario.is_recorded:
+        _wait_for_trace(folder, sum(len(output["output_ids"]) for output in found))
     engine.shutdown()
     if undo is not None:
         undo()
     requests = {output["meta_info"]["id"]: _described(output) for output in found}
     (folder / "outputs.json").write_text(json.dumps({"seconds": seconds, "requests": requests}))
+
+
+def _wait_for_trace(folder: Path, num_tokens: int) -> None:
+    """Lets the recorder write what SGLang has returned, since a shutdown kills it: ten seconds at most."""
+    import spectrace
+    from tests.recorders.serving_traces import trace_of
+
+    ends = time.monotonic() + 10
+    while time.monotonic() < ends:
+        with spectrace.open(trace_of(folder)) as trace:
+            if sum(len(step.emitted_ids) for step in trace) >= num_tokens:
+                return
+        time.sleep(0.05)
 
 
 def _described(output: Any) -> dict[str, Any]:

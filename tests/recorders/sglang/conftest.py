@@ -32,16 +32,21 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bundled models, as the tests of vLLM have them."""
+    """The models of the tests of vLLM, and what SGLang wants in another form."""
+    from tests.recorders.sglang.heads import write_for_sglang
+    from tests.recorders.vllm.heads import write_heads
+
     folder = tmp_path_factory.mktemp("models")
     export_models(folder)
+    write_heads(folder)
+    write_for_sglang(folder)
     return folder
 
 
 @pytest.fixture(scope="session")
 def runs(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Healthy runs."""
-    return run_child(_CHILD, models, tmp_path_factory.mktemp("runs") / "sglang", list(scenarios.SCENARIOS))
+    return run_child(_CHILD, models, tmp_path_factory.mktemp("runs") / "sglang", scenarios.TESTED)
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,9 @@ def install() -> None:
     for name, function in _KERNELS.items():
         setattr(kernels, name, function)
     sys.modules["sgl_kernel"] = kernels
+    speculative = _Missing("sgl_kernel.speculative", "0.0.0")
+    speculative.reconstruct_indices_from_tree_mask = _reconstruct_tree  # type: ignore[attr-defined]
+    sys.modules["sgl_kernel.speculative"] = speculative
     for name in ("", ".io", ".transforms", ".transforms.functional", ".transforms.v2",
                  ".transforms.v2.functional"):  # fmt: skip
         sys.modules[f"torchvision{name}"] = _Mocked(f"torchvision{name}", "0.28.0")
@@ -86,6 +89,12 @@ def _verify_tree(
         predicts, accept_index, accept_token_num, candidates, retrive_index, retrive_next_token,
         retrive_next_sibling, target_predict,
     )  # fmt: skip
+
+
+def _reconstruct_tree(*args: Any) -> None:
+    from sglang.kernels.ops.speculative import reconstruct_tree
+
+    reconstruct_tree.reconstruct_indices_from_tree_mask_triton(*args)
 
 
 def _write_slots(rows: Any, table: Any, starts: Any, ends: Any, slots: Any, _width: int) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 class Scenario:
     """One engine, one batch of requests."""
 
+    target: str = "target"
+    """Folder of the target."""
     speculative: Mapping[str, Any] = field(default_factory=dict)
     """Arguments of Engine."""
     draft: str | None = None
@@ -41,6 +43,9 @@ def eagle3(topk: int, steps: int, nodes: int) -> dict[str, Any]:
 
 CHAIN = eagle3(1, 3, 3)
 TREE = eagle3(2, 3, 7)
+NGRAM = {"speculative_algorithm": "NGRAM", "speculative_num_draft_tokens": 4}
+EAGLE = {**CHAIN, "speculative_algorithm": "EAGLE"}
+STANDALONE = {**CHAIN, "speculative_algorithm": "STANDALONE"}
 
 SCENARIOS: Mapping[str, Scenario] = {
     "chain": Scenario(speculative=CHAIN, draft="eagle3"),
@@ -59,7 +64,15 @@ SCENARIOS: Mapping[str, Scenario] = {
     "ids": Scenario(speculative=TREE, draft="eagle3", environment={"SPECTRACE_CAPTURE": "ids"}, num_tokens=6),
     "broken-hook": Scenario(speculative=CHAIN, draft="eagle3", patch="break_hook", num_tokens=6),
     "spawned": Scenario(speculative=CHAIN, draft="eagle3", num_tokens=6, is_spawned=True),
-    "standalone": Scenario(
-        speculative={**CHAIN, "speculative_algorithm": "STANDALONE"}, draft="draft", num_tokens=8
-    ),
+    "standalone": Scenario(speculative=STANDALONE, draft="draft", num_tokens=8),
+    "eagle1": Scenario(speculative=EAGLE, draft="eagle1-sglang", num_tokens=12),
+    "plain-mimo": Scenario(target="mimo", is_recorded=False, num_prompts=6, num_tokens=40),
+    "mtp": Scenario(target="mimo", speculative=EAGLE, draft="mimo", num_tokens=12),
+    "ngram": Scenario(speculative=NGRAM, num_prompts=4, num_tokens=24),
+    # Every prompt to its end: benchmarks/engines.
+    "whole-eagle3": Scenario(speculative=CHAIN, draft="eagle3", num_prompts=8, num_tokens=160),
+    "whole-draft": Scenario(speculative=STANDALONE, draft="draft", num_prompts=8, num_tokens=160),
+    "whole-ngram": Scenario(speculative=NGRAM, num_prompts=8, num_tokens=160),
 }
+TESTED = tuple(name for name in SCENARIOS if not name.startswith("whole-"))
+"""What the tests run."""

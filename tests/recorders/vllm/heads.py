@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-Tensors = dict[str, Any]
+from tests.recorders.vllm.ahead import Tensors, Text, small, target_texts, write, write_ahead
+
 _DRAFT = {"num_hidden_layers": 1, "tie_word_embeddings": False}
 
 
@@ -23,9 +25,12 @@ def write_heads(models: Path) -> None:
     Args:
         models: holds the exported ``target`` and ``eagle3``.
     """
-    _write_eagle1(models)
+    texts = list(target_texts(models / "target"))
+    _write_eagle1(models, texts)
     _write_parallel(models)
     _write_mimo(models)
+    _write_renumbered(models)
+    write_ahead(models, texts)
 
 
 class Repeat:
@@ -47,10 +52,11 @@ class Repeat:
         """Nothing to load."""
 
 
-def _write_eagle1(models: Path) -> None:
+def _write_eagle1(models: Path, texts: Sequence[Text]) -> None:
     """EAGLE-1: fc alone foretells the next state, by least squares over the target's own texts.
 
-    Attention and MLP add zero. Source of the form: vLLM 0.32.0 model_executor/models/llama_eagle.py.
+    Attention and MLP add next to nothing. Source of the form: vLLM 0.32.0
+    model_executor/models/llama_eagle.py.
     """
     config = json.loads((models / "target/config.json").read_text())
     hidden, inner = config["hidden_size"], config["intermediate_size"]
@@ -58,7 +64,7 @@ def _write_eagle1(models: Path) -> None:
         config[f"num_{kind}_heads"] * config["head_dim"] for kind in ("attention", "key_value")
     )
     embeddings = load_file(models / "target/model.safetensors")["model.embed_tokens.weight"]
-    read, wanted = _states(models / "target", embeddings)
+    read, wanted = _states(texts, embeddings)
     ridge = 1e-2 * np.eye(2 * hidden)
     fc = np.linalg.solve(read.T @ read + ridge, read.T @ wanted).T  # [H, 2H]
     layer = {
@@ -66,34 +72,23 @@ def _write_eagle1(models: Path) -> None:
         "self_attn.v_proj": (kv_heads, hidden), "self_attn.o_proj": (hidden, heads),
         "mlp.gate_proj": (inner, hidden), "mlp.up_proj": (inner, hidden), "mlp.down_proj": (hidden, inner),
     }  # fmt: skip
-    tensors = {f"layers.0.{name}.weight": np.zeros(shape, np.float32) for name, shape in layer.items()}
+    tensors = {f"layers.0.{name}.weight": small(*shape) for name, shape in layer.items()}
     tensors["layers.0.post_attention_layernorm.weight"] = np.ones(hidden, np.float32)
     tensors["fc.weight"] = fc.astype(np.float32)
     tensors["embed_tokens.weight"] = embeddings
-    _write(models / "eagle1", tensors, {**config, **_DRAFT})
+    write(models / "eagle1", tensors, {**config, **_DRAFT})
 
 
-def _states(folder: Path, embeddings: Any) -> tuple[Any, Any]:
+def _states(texts: Sequence[Text], embeddings: Any) -> tuple[Any, Any]:
     """What an EAGLE-1 head reads, and the state that it should give, over texts of the target.
 
     Returns:
         [tokens, 2H] embedding of the next token and state after the final norm; [tokens, H] the next state.
     """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    from spectrace_demo import prompts
-
-    target = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    tokenizer = AutoTokenizer.from_pretrained(folder)
     read, wanted = [], []
-    for prompt in prompts():
-        ids = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)
-        text = target.generate(**ids, do_sample=False, max_new_tokens=64)  # [1, tokens]
-        with torch.inference_mode():
-            states = target.model(text).last_hidden_state[0].numpy()  # [tokens, H]
-        read.append(np.concatenate([embeddings[text[0, 1:].numpy()], states[:-1]], axis=1))
-        wanted.append(states[1:])
+    for ids, states in texts:
+        read.append(np.concatenate([embeddings[ids[1:]], states[-1][:-1]], axis=1))
+        wanted.append(states[-1][1:])
     return np.concatenate(read).astype(np.float64), np.concatenate(wanted).astype(np.float64)
 
 
@@ -102,11 +97,28 @@ def _write_parallel(models: Path) -> None:
     config = json.loads((models / "eagle3/config.json").read_text())
     tensors = load_file(models / "eagle3/model.safetensors")
     width = tensors["fc.weight"].shape[1]
-    _write(
+    write(
         models / "parallel",
         tensors | {"mask_hidden": np.zeros((1, width), np.float32)},
         {**config, "ptd_token_id": 2},
     )
+
+
+def _write_renumbered(models: Path) -> None:
+    """The bundled draft model with a tokenizer that numbers the same tokens the other way round."""
+    source, folder = models / "draft", models / "draft-renumbered"
+    shutil.copytree(source, folder)
+    tokenizer = json.loads((source / "tokenizer.json").read_text())
+    words: dict[str, int] = tokenizer["model"]["vocab"]
+    special = len(tokenizer["added_tokens"])  # which come first, and stay
+    old = np.arange(len(words))  # [V] id of each new id
+    old[special:] = old[special:][::-1].copy()
+    tokenizer["model"]["vocab"] = {word: int(old[at]) for word, at in words.items()}  # its own inverse
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    tensors = load_file(source / "model.safetensors")
+    name = "model.embed_tokens.weight"  # the head too
+    tensors[name] = tensors[name][old]
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def _write_mimo(models: Path) -> None:
@@ -138,7 +150,7 @@ def _write_mimo(models: Path) -> None:
     for at in range(layers):
         tensors |= block(f"model.layers.{at}.", 0.04)
     mtp = "model.mtp_layers.0."
-    tensors |= block(mtp, 0.0)
+    tensors |= block(mtp, 1e-3)
     tensors[mtp + "input_proj.weight"] = np.concatenate([np.zeros((hidden, hidden)), np.eye(hidden)], axis=1)
     for name in ("token_layernorm", "hidden_layernorm", "final_layernorm"):
         tensors[f"{mtp}{name}.weight"] = np.ones(hidden)
@@ -149,16 +161,6 @@ def _write_mimo(models: Path) -> None:
         "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "hidden_act": "silu",
         "tie_word_embeddings": False, "torch_dtype": "float32", "bos_token_id": 0, "eos_token_id": 1,
     }  # fmt: skip
-    _write(models / "mimo", tensors, config)
+    write(models / "mimo", tensors, config)
     for name in ("tokenizer.json", "tokenizer_config.json"):
         shutil.copy(models / "target" / name, models / "mimo" / name)
-
-
-def _write(folder: Path, tensors: Tensors, config: dict[str, Any]) -> None:
-    folder.mkdir()
-    contiguous = {
-        name: np.ascontiguousarray(t, t.dtype if t.dtype.kind != "f" else np.float32)
-        for name, t in tensors.items()
-    }
-    save_file(contiguous, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(config))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any
 
 K = 3
@@ -63,6 +64,15 @@ SCENARIOS: Mapping[str, Scenario] = {
     "custom": Scenario(speculative=model("tests.recorders.vllm.heads.Repeat", "custom_class")),
     "plain-mimo": Scenario(target="mimo", is_recorded=False),
     "mtp": Scenario(target="mimo", speculative={"method": "mtp", "num_speculative_tokens": K}),
+    "other-tokenizer": Scenario(
+        speculative=model("draft-renumbered", "draft_model", use_heterogeneous_vocab=True)
+    ),
+    "medusa": Scenario(speculative=model("medusa", "medusa")),
+    "dflash": Scenario(speculative=model("dflash", "dflash")),
+    "dspark": Scenario(speculative=model("dspark", "dspark")),
+    "dspark-candidates": Scenario(speculative=model("dspark", "dspark", dspark_draft_topk=64)),
+    "suffix": Scenario(speculative={"method": "suffix", "num_speculative_tokens": 8}),
+    "ngram-gpu": Scenario(speculative={**NGRAM, "method": "ngram_gpu"}),
     "broken-hook": Scenario(speculative=_EAGLE3, patch="break_hook"),
     "async": Scenario(speculative=_EAGLE3, patch="schedule_ahead"),
     "synthetic": Scenario(
@@ -86,9 +96,14 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
 }
 
-V1 = (
+V1: tuple[str, ...] = (
     "plain", "plain-to-the-end", "plain-long", "eagle3", "to-the-end", "draft", "self", "ngram", "ids",
     "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook", "eagle1", "parallel", "custom",
-    "plain-mimo", "mtp",
+    "plain-mimo", "mtp", "medusa", "dflash", "other-tokenizer",
 )  # fmt: skip
-V2 = ("plain", "eagle3", "draft", "ngram", "async", "synthetic", "eagle1", "plain-mimo", "mtp")
+if find_spec("arctic_inference") is not None:  # vLLM's suffix decoding is its
+    V1 += ("suffix",)
+V2 = (
+    "plain", "eagle3", "draft", "ngram", "async", "synthetic", "eagle1", "plain-mimo", "mtp", "dflash",
+    "dspark", "dspark-candidates", "ngram-gpu",
+)  # fmt: skip

@@ -26,7 +26,7 @@ def test_multi_token_prediction(v2: Runs) -> None:
     check_run(v2["mtp"], v2["plain-mimo"])
 
 
-@pytest.mark.parametrize("name", ["eagle3", "draft", "eagle1", "mtp"])
+@pytest.mark.parametrize("name", ["eagle3", "draft", "eagle1", "mtp", "dflash"])
 def test_both_runners_record_the_same_events(v1: Runs, v2: Runs, name: str) -> None:
     """V1 and V2 decide alike, and the two traces hold the same ids and the same numbers."""
     assert v2[name].run.engine.runner == "V2"
