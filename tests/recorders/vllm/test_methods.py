@@ -134,12 +134,23 @@ def test_a_place_that_stays_empty_is_no_missing_weight(v1: Runs) -> None:
     assert v1["dflash"].run.draft.parameters.missing == ()
 
 
+def speculative_config(outcome: Outcome) -> Any:
+    """What a report gives vLLM to speculate with."""
+    words = shlex.split(command_line(outcome.run) or "")
+    return json.loads(words[words.index("--speculative-config") + 1])
+
+
 @pytest.mark.parametrize(("name", "model"), [("medusa", "DRAFT"), ("dspark", "DRAFT"), ("ngram-gpu", None)])
 def test_a_report_asks_for_the_method_as_vllm_calls_it(
     v1: Runs, v2: Runs, name: str, model: str | None
 ) -> None:
     """Also of a method for which traces have no word."""
-    runs = v1 if name in scenarios.V1 else v2
-    words = shlex.split(command_line(runs[name].run) or "")
-    config = json.loads(words[words.index("--speculative-config") + 1])
+    config = speculative_config((v1 if name in scenarios.V1 else v2)[name])
     assert (config["method"], config.get("model")) == (name.replace("-", "_"), model)
+
+
+def test_a_report_repeats_what_one_method_alone_has(v1: Runs, v2: Runs) -> None:
+    """Parallel drafting, the candidates of DSpark, and a length of acceptance that is drawn by chance."""
+    assert speculative_config(v1["parallel"])["parallel_drafting"] is True
+    assert speculative_config(v2["dspark-candidates"])["dspark_draft_topk"] == 64
+    assert speculative_config(v2["synthetic"])["synthetic_acceptance_length"] == pytest.approx(2.6)
