@@ -58,16 +58,13 @@ class Outcome:
     is_greedy: bool
     is_prefill: bool
     stop: str | None
+    num_accepted: int
+    """Draft tokens among what was committed."""
 
     @property
     def num_drafted(self) -> int:
         """K."""
         return len(self.proposal)
-
-    @property
-    def num_accepted(self) -> int:
-        """Draft tokens among what was committed."""
-        raise NotImplementedError
 
     @property
     def is_all_accepted(self) -> bool:
@@ -119,6 +116,17 @@ def scalars(
     return fields
 
 
+def target_picks(arrays: Mapping[str, Array], after: Array, drafted: Array) -> dict[str, Any]:
+    """The target's pick at the root and after each draft token.
+
+    Args:
+        arrays: per row of logits.
+        after: [sum of K + 1] the rows of these.
+        drafted: [B] K of each.
+    """
+    return {"target_ids": (arrays["top_ids"][after, 0], drafted + 1)} if "top_ids" in arrays else {}
+
+
 def target_columns(
     arrays: Mapping[str, Array],
     rows: Sequence[Outcome],
@@ -131,29 +139,25 @@ def target_columns(
     """What the target thought at the root and after each draft token.
 
     Args:
-        arrays: per row of logits; "better", which is added last, tells that all are there.
+        arrays: per row of logits, all that is kept of them.
         rows: of the batch.
         drafted: [B] K of each.
         after: [sum of K + 1] rows at the root and after each draft token.
         judged: [sum of K] where "chosen" and "better" say something of each draft token.
         judges: [sum of K] the row whose distribution that is.
     """
-    if "top_ids" not in arrays:
-        return {}
-    picks = arrays["top_ids"][after, 0]
-    if "better" not in arrays:
-        return {"target_ids": (picks, drafted + 1)}
+    counts = drafted + 1
+    starts = np.cumsum(counts) - counts
     norm = log_normaliser(arrays["top"][:, 0], arrays["first"])  # [R]
-    top = arrays["top"][after]  # [sum of K + 1, m]
+    top, ids = arrays["top"][after], arrays["top_ids"][after]  # [sum of K + 1, m]
     gaps = top[:, 0] - top[:, 1]
-    starts = np.cumsum(drafted + 1) - drafted - 1
     return {
-        "target_ids": (_as_taken(picks, gaps, rows, starts), drafted + 1),
+        "target_ids": (_as_taken(ids[:, 0], gaps, rows, starts), counts),
         "target_logprobs": (arrays["chosen"][judged] - norm[judges], drafted),
         "target_ranks": (arrays["better"][judged].astype(np.int64) + 1, drafted),
-        "target_gaps": (gaps, drafted + 1),
-        "target_top.id": (arrays["top_ids"][after], drafted + 1),
-        "target_top.logprob": (top - norm[after, None], drafted + 1),
+        "target_gaps": (gaps, counts),
+        "target_top.id": (ids, counts),
+        "target_top.logprob": (top - norm[after, None], counts),
         "nonfinite.target_logits": np.add.reduceat(arrays["nonfinite"][after].astype(np.int64), starts),
     }
 

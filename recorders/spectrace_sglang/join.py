@@ -73,9 +73,11 @@ class Joiner(join.Joiner[_Request]):
         else:
             position = int(arrays["positions"][at, 0]) + 1
             nodes, parents = linked(arrays["parents"][at])
-            proposal = arrays["ids"][at, nodes].tolist()
+            ids = arrays["ids"][at].tolist()
+            proposal = [ids[node] for node in nodes]
             sampled = batch.sampled(at)
         emitted, stop = request.committed(position, sampled, None)  # SGLang shortens max_new_tokens instead
+        path = path_of(proposal, parents, emitted)
         row = Row(
             name=request.facts.request,
             number=request.num_steps,
@@ -83,8 +85,9 @@ class Joiner(join.Joiner[_Request]):
             position=position,
             nodes=nodes,
             parents=parents,
-            path=path_of(proposal, parents, emitted),
+            path=path,
             proposal=proposal,
+            num_accepted=len(path),
             emitted=emitted,
             num_reported=len(sampled) - 1,
             is_greedy=request.facts.is_greedy,
@@ -106,11 +109,12 @@ def linked(parents: Array) -> tuple[list[int], list[int]]:
     """
     place = {0: -1}
     nodes: list[int] = []
-    for node, parent in enumerate(parents.tolist()):
+    above: list[int] = parents.tolist()
+    for node, parent in enumerate(above):
         if node and parent in place:
             place[node] = len(nodes)
             nodes.append(node)
-    return nodes, [place[int(parents[node])] for node in nodes]
+    return nodes, [place[above[node]] for node in nodes]
 
 
 def path_of(proposal: Sequence[int], parents: Sequence[int], emitted: Sequence[int]) -> list[int]:

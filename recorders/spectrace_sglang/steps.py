@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from spectrace_serving import rows as shared
-from spectrace_serving.rows import Outcome, flat, outcomes, scalars, tap_columns, target_columns
+from spectrace_serving.rows import Outcome, flat, outcomes, scalars, tap_columns, target_columns, target_picks
 from spectrace_sglang.captures import Verified
 from spectrace_sglang.columns import DraftColumns
 from spectrace_transformers.reduction import Array
@@ -45,11 +45,6 @@ class Row(Outcome):
     path: list[int]
     """Places of the accepted nodes."""
     seed: Seed | None
-
-    @property
-    def num_accepted(self) -> int:
-        """Nodes on the path."""
-        return len(self.path)
 
     @property
     def is_all_accepted(self) -> bool:
@@ -91,12 +86,13 @@ def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]
     fields |= outcomes(rows, is_simulated=rules.is_simulated)
     drafted = np.array([row.num_drafted for row in rows])  # [B] K of each
     fields["proposal_ids"] = (flat([row.proposal for row in rows]), drafted)
-    if batch.event.is_tree and drafted.any():
+    is_proposed = any(row.nodes for row in rows)
+    if batch.event.is_tree and is_proposed:
         fields["parents"] = (flat([row.parents for row in rows]), drafted)
         fields["accepted_nodes"] = (flat([row.path for row in rows]), [len(row.path) for row in rows])
     fields |= _target(batch, rows, drafted)
-    if drafted.any():
-        fields |= _draft(rules, batch, rows)
+    if is_proposed:
+        fields |= _draft(rules, batch, rows, drafted)
     if batch.event.taps is not None and "tap_projections" in batch.arrays:
         at = np.array([row.at for row in rows])
         fields |= tap_columns(batch.event.taps, batch.arrays, at, rules.boundaries)
@@ -119,19 +115,18 @@ def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
 
 def _target(batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
     """What the target thought, where the rows of a tree's nodes lie."""
-    n, roots = batch.event.num_nodes, np.cumsum(drafted + 1) - drafted - 1
-    after = flat([[row.at * n + node for node in (0, *row.nodes)] for row in rows])  # [sum of K + 1]
-    is_node = np.ones(len(after), bool)
-    is_node[roots] = False
-    parents = np.repeat(roots, drafted) + flat([row.parents for row in rows]) + 1  # [sum of K]
-    return target_columns(
-        batch.arrays, rows, drafted, after=after, judged=after[is_node], judges=after[parents]
-    )
+    n = batch.event.num_nodes
+    nodes = [[row.at * n + node for node in (0, *row.nodes)] for row in rows]  # [B][K + 1]
+    after = flat(nodes)
+    if "better" not in batch.arrays:  # the last of them: all are there, or too few
+        return target_picks(batch.arrays, after, drafted)
+    judges = [[own[parent + 1] for parent in row.parents] for own, row in zip(nodes, rows)]
+    judged = flat([own[1:] for own in nodes])
+    return target_columns(batch.arrays, rows, drafted, after=after, judged=judged, judges=flat(judges))
 
 
-def _draft(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+def _draft(rules: Rules, batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
     """What the draft thought of each node; without its own values, the raw ids by the map."""
-    lengths = [row.num_drafted for row in rows]
     seeds = [row.seed.arrays for row in rows if row.seed is not None]
     if batch.drafts is not None and "node_rank" in batch.drafts and all("seed_raw" in s for s in seeds):
         columns = DraftColumns(batch, rows) if seeds else None
@@ -140,4 +135,4 @@ def _draft(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
     if rules.raw_ids is None:
         return {}
     ids = flat([row.proposal for row in rows]).clip(0, len(rules.raw_ids) - 1)
-    return {"draft_ids": (rules.raw_ids[ids], lengths)}
+    return {"draft_ids": (rules.raw_ids[ids], drafted)}

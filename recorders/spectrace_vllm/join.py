@@ -6,7 +6,7 @@ scheduler will cut off again (behind the end of a text, beyond a limit) is not c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -99,6 +99,7 @@ class Joiner(join.Joiner[_Request]):
             start=start,
             position=position,
             proposal=proposal,
+            num_accepted=common_prefix(proposal, emitted),
             emitted=emitted,
             num_reported=len(sampled) - 1,
             is_greedy=request.facts.is_greedy,
@@ -120,3 +121,13 @@ class Joiner(join.Joiner[_Request]):
         if event.discarded is not None and event.discarded[at]:
             return []
         return [token for token in row.tolist() if token >= 0]
+
+
+def common_prefix(proposal: Sequence[int], emitted: Sequence[int]) -> int:
+    """How many tokens of a proposal were committed.
+
+    >>> common_prefix([5, 6, 7], [5, 6, 9]), common_prefix([5, 6], [5, 6, 9]), common_prefix([5, 6], [5])
+    (2, 2, 1)
+    """
+    pairs = zip(proposal, emitted)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(proposal), len(emitted)))

@@ -13,7 +13,17 @@ from typing import Any
 import numpy as np
 
 from spectrace_serving import rows as shared
-from spectrace_serving.rows import Outcome, Taps, flat, outcomes, places, scalars, tap_columns, target_columns
+from spectrace_serving.rows import (
+    Outcome,
+    Taps,
+    flat,
+    outcomes,
+    places,
+    scalars,
+    tap_columns,
+    target_columns,
+    target_picks,
+)
 from spectrace_transformers.reduction import Array, log_normaliser
 from spectrace_vllm.captures import Proposed, Verified
 
@@ -63,14 +73,6 @@ class Row(Outcome):
     draft_row: int
 
     @property
-    def num_accepted(self) -> int:
-        """Length of the common prefix of what was proposed and what was committed."""
-        pairs = zip(self.proposal, self.emitted)
-        return next(
-            (at for at, (a, b) in enumerate(pairs) if a != b), min(len(self.proposal), len(self.emitted))
-        )
-
-    @property
     def is_all_accepted(self) -> bool:
         """Nothing of the proposal is left."""
         return self.num_accepted == self.num_drafted
@@ -99,15 +101,12 @@ class Batch:
 
 def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
     """Fields of rows that have the same proposal behind them, as `TraceWriter.steps` takes them."""
-    fields = _scalars(rules, batch, rows)
-    fields |= outcomes(rows, is_simulated=rules.is_simulated)
     drafted = np.array([row.num_drafted for row in rows])  # [B] K of each
+    fields = _scalars(rules, batch, rows, drafted)
+    fields |= outcomes(rows, is_simulated=rules.is_simulated)
     starts = np.array([row.start for row in rows])
     fields["proposal_ids"] = (flat([row.proposal for row in rows]), drafted)
-    judges = places(starts, drafted)  # [sum of K] a draft token is judged in the row before its own
-    fields |= target_columns(
-        batch.arrays, rows, drafted, after=places(starts, drafted + 1), judged=judges, judges=judges
-    )
+    fields |= _target(batch.arrays, rows, drafted, starts)
     if rows[0].draft is not None:
         fields |= _draft(rows[0].draft, np.array([row.draft_row for row in rows]), drafted)
     if batch.taps is not None:
@@ -116,7 +115,18 @@ def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]
     return fields
 
 
-def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+def _target(
+    arrays: Mapping[str, Array], rows: Sequence[Row], drafted: Array, starts: Array
+) -> dict[str, Any]:
+    """What the target thought, where the rows of a chain lie."""
+    after = places(starts, drafted + 1)
+    if "better" not in arrays:  # the last of them: all are there, or too few
+        return target_picks(arrays, after, drafted)
+    judges = places(starts, drafted)  # each draft token is judged in the row before its own
+    return target_columns(arrays, rows, drafted, after=after, judged=judges, judges=judges)
+
+
+def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
     """Fields of one value, besides the outcome."""
     event, draft = batch.event, None if rows[0].draft is None else rows[0].draft.event
     fields = scalars(
@@ -129,7 +139,7 @@ def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
     )
     if "seq_lens" in batch.arrays:
         lengths = batch.arrays["seq_lens"][fields["batch_row"]]  # the draft tokens are in it already
-        fields["target_kv_length"] = lengths - [row.num_drafted for row in rows]
+        fields["target_kv_length"] = lengths - drafted
     if not rows[0].num_drafted:
         fields["prefix_hit_length"] = np.array([row.prefix_hit_length for row in rows])
     return fields

@@ -100,9 +100,10 @@ def is_simulated(run: Run) -> bool:
     return run.verification is not None and run.verification.rule == "synthetic"
 
 
+SIMULATED_SENTENCE = "Acceptance is simulated: the engine accepted at rates that it was given."
 SIMULATED_NOTE = (
-    "Acceptance is simulated: the engine accepted at rates that it was given. These steps are counted, as "
-    "the engine's own counters count them, and no cause is looked for in them."
+    f"{SIMULATED_SENTENCE} These steps are counted, as the engine's own counters count them, and no cause is "
+    "looked for in them."
 )
 """What is said wherever numbers of such a run are shown."""
 

@@ -279,12 +279,12 @@ def _compared(left: _Operand, sign: str, right: _Operand, token: _Token) -> Cond
                 name = group.token.text
                 _fail(token, f"{name} is a list: write {item.token.text} in {name}")
         _fail(token, f"cannot compare a {left.kind} with a {right.kind}")
-    compare, first, second = _COMPARISONS[sign], left.value, right.value
+    holds, first, second = _COMPARISONS[sign], left.value, right.value
     if_missing = sign == "!="
 
     def matches(step: Step) -> bool:
         a, b = first(step), second(step)
-        return if_missing if a is None or b is None else compare(a, b)
+        return if_missing if a is None or b is None else holds(a, b)
 
     return matches
 

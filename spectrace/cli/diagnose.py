@@ -24,6 +24,7 @@ from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, progress, shown
 from spectrace.cli.verdicts import cleared_lines, finding_lines, not_checked_lines, simulated_lines, wrapped
 from spectrace.format.figures import count_of, number
+from spectrace.format.reader import STATES
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
@@ -111,9 +112,7 @@ def _file_lines(trace: Trace, *, full: bool) -> Iterator[str]:
     """What a reader must know of the file itself: one line, in full one for each problem."""
     notes = []
     if trace.state != "closed":
-        notes.append(
-            "still being recorded" if trace.state == "recording" else "not closed, its recorder ended early"
-        )
+        notes.append(STATES[trace.state])
     if lost := sum(gap.lost for gap in trace.gaps):
         notes.append(f"{count_of(lost, 'step')} lost")
     problems = [visible(problem) for problem in trace.problems]

@@ -44,6 +44,8 @@ def text_of(found: Comparison, a: Trace, b: Trace) -> Iterator[str]:
         for words in tap_words(found.taps):
             yield from wrapped("Tapped states: ", words)
         yield from _acceptance(found)
+        if left_out := found.acceptance.left_out:
+            yield from wrapped("note: ", left_out)
     for sentence in found.next:
         yield from wrapped("next: ", visible(sentence))
 

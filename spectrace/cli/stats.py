@@ -27,6 +27,7 @@ from spectrace.cli.verdicts import simulated_lines
 from spectrace.format.counts import Counts
 from spectrace.format.fields import REQUIRED
 from spectrace.format.figures import count_of, number
+from spectrace.format.reader import STATES
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def _text(trace: Trace, counts: Counts) -> Iterator[str]:
 
 def _head(trace: Trace) -> Iterator[str]:
     """What was opened, what ran, and what is wrong with the file."""
-    state = _STATES.get(trace.state, trace.state)
+    state = STATES[trace.state]
     if len(trace.paths) == 1:
         yield f"{shown(trace.paths[0])}: {state}"
     else:
@@ -161,7 +162,7 @@ def _brief_head(trace: Trace) -> Iterator[str]:
     length = number(accept_length(counts))
     yield f"{name}: {count_of(counts.proposals, 'proposal')}, accept length {length}"
     if trace.state != "closed":
-        yield _STATES.get(trace.state, trace.state)
+        yield STATES[trace.state]
     yield from _warnings(trace)
     yield from simulated_lines(trace.run)
 
@@ -195,13 +196,6 @@ def _facts(run: Run) -> Iterator[str | None]:
     yield None if run.verification is None else run.verification.rule
     if run.engine is not None:
         yield " ".join(word for word in (run.engine.name, run.engine.version) if word)
-
-
-_STATES = {
-    "closed": "closed",
-    "recording": "still being recorded",
-    "unclosed": "not closed: the recording process ended early; every whole step is shown",
-}
 
 
 def _counts(trace: Trace, counts: Counts) -> Iterator[str]:

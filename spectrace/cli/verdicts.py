@@ -11,7 +11,7 @@ import click
 
 from spectrace.analysis.acceptance import SIMULATED_NOTE, is_simulated
 from spectrace.cli.output import has_colour
-from spectrace.format.figures import number
+from spectrace.format.figures import number, value_text, words
 from spectrace.format.text import visible
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _COLOURS = {"certain": "red", "strong": "yellow", "hint": "cyan"}
 _EVIDENCE_LINES, _BRIEF_LINES = 6, 4
-_ITEMS = 6
-"""Most items of a list that are shown."""
 _MAX_ID, _MAX_TEXT = 120, 1000
 """Longest name and longest sentence that is shown, characters: a rule may quote a trace."""
 _WIDTH = 100
@@ -41,9 +39,9 @@ def finding_lines(finding: Finding, *, with_evidence: bool, brief: bool = False)
     yield f"{text}: {visible(finding.id, limit=_MAX_ID)}"
     yield from wrapped("  ", visible(finding.summary, limit=_MAX_TEXT))
     if with_evidence:
-        lines = [(key, line) for key, value in _ordered(finding, brief) if (line := _value(value))]
-        for key, line in lines[: _BRIEF_LINES if brief else _EVIDENCE_LINES]:
-            label = f"  {visible(str(key), limit=_MAX_ID).replace('_', ' ')}: "
+        told = [(name, text) for name, value in _ordered(finding, brief) if (text := value_text(value))]
+        for name, text in told[: _BRIEF_LINES if brief else _EVIDENCE_LINES]:
+            label, line = f"  {visible(words(name), limit=_MAX_ID)}: ", visible(text, limit=_MAX_TEXT)
             yield from _cut(label, line) if brief else wrapped(label, line, indent="    ")
     if finding.steps:
         steps = ", ".join(number(step) for step in finding.steps)
@@ -95,20 +93,3 @@ def wrapped(start: str, text: str, *, indent: str = "  ") -> Sequence[str]:
     width = min(shutil.get_terminal_size().columns, _WIDTH)
     whole = start + text
     return textwrap.wrap(whole, width, subsequent_indent=indent, break_on_hyphens=False) or [start]
-
-
-def _value(value: Any) -> str:
-    """A piece of evidence as text; empty when it says nothing."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, int | float):
-        return number(value)
-    if isinstance(value, Mapping):
-        return ", ".join(
-            f"{visible(str(k), limit=_MAX_ID).replace('_', ' ')} {_value(v)}"
-            for k, v in list(value.items())[:16]
-        )
-    if isinstance(value, list | tuple):
-        more = [f"and {len(value) - _ITEMS:,} more"] if len(value) > _ITEMS else []
-        return ", ".join([*map(_value, value[:_ITEMS]), *more])
-    return "" if value is None else visible(str(value), limit=200)

@@ -1,13 +1,16 @@
 """Numbers as people read and type them: with thousands separated, counts with their noun, shares, sizes.
 
-What is missing is a dash. Every command, screen and report writes its numbers with these; knows no unit of
-any field.
+What is missing is a dash. Every command, screen and report writes its numbers with these, and its lists and
+mappings of numbers; knows no unit of any field, and escapes nothing.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any
 
 _SIZE = re.compile(r"\s*(\d{1,18}(?:\.\d{1,3})?)\s*([A-Za-z]*)\s*", re.ASCII)
 _UNITS: dict[str, int] = {
@@ -16,6 +19,9 @@ _UNITS: dict[str, int] = {
     **{f"{unit}ib": 1024**power for power, unit in enumerate("kmg", 1)},
     **{f"{unit}b": 1000**power for power, unit in enumerate("kmg", 1)},
 }
+
+_MAX_ITEMS, _MAX_DEPTH, _MAX_TEXT = 16, 3, 200
+"""Most items, most levels and most characters that are written of a value."""
 
 
 def number(value: float | int | None, digits: int = 3) -> str:
@@ -62,6 +68,36 @@ def count_of(count: int | None, one: str, many: str | None = None) -> str:
     ('1 step', '2,000 steps', '')
     """
     return "" if count is None else f"{count:,} {noun(count, one, many)}"
+
+
+def words(name: str) -> str:
+    """A field's name in words."""
+    return name.replace("_", " ")
+
+
+def value_text(value: Any, depth: int = 0) -> str:
+    """A piece of evidence or a setting as people read it; empty when it says nothing.
+
+    Args:
+        value: a number, a text (which may be a trace's), or a list or a mapping of such values.
+        depth: how many levels it lies deep.
+
+    >>> value_text({"distinct_ids": 20954, "equals_mask": False}), value_text([0.5, None])
+    ('distinct ids 20,954, equals mask no', '0.500, ')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return number(value)
+    if depth == _MAX_DEPTH or not isinstance(value, (Mapping, list, tuple)):
+        return "" if value is None else str(value)[:_MAX_TEXT]
+    if isinstance(value, Mapping):
+        first = islice(value.items(), _MAX_ITEMS)
+        texts = [f"{words(str(key)[:_MAX_TEXT])} {value_text(item, depth + 1)}" for key, item in first]
+    else:
+        texts = [value_text(item, depth + 1) for item in value[:_MAX_ITEMS]]
+    more = len(value) - len(texts)
+    return ", ".join([*texts, f"and {more:,} more"] if more else texts)
 
 
 def size_of(text: str) -> int | None:

@@ -34,6 +34,8 @@ from spectrace.format.tracefile import TraceFile
 from spectrace.format.wire import MAX_ELEMENTS
 
 SUFFIX = ".spectrace"
+STATES = {"closed": "closed", "recording": "being recorded", "unclosed": "ended without closing"}
+"""What `Trace.state` may be, and how commands, viewer and report say it."""
 _CACHED_CHUNKS = 64
 
 

@@ -261,24 +261,29 @@ def from_arrays(num_rows: int, arrays: Mapping[str, Any]) -> Columns:
         FieldFault: no such field, or the array does not have one row per step.
     """
     columns: Columns = {}
+    # Many fields have lists of the same lengths, which are looked at once.
+    checked: dict[int, Array] = {}
     for path, given in arrays.items():
         leaf = LEAF_BY_PATH.get(path)
         if leaf is None:
             raise FieldFault(path, "the name of a field of Step")
-        columns[path] = _array_column(num_rows, leaf, given)
+        columns[path] = _array_column(num_rows, leaf, given, checked)
     for name in dict.fromkeys(column.leaf.field for column in columns.values()):
         field = FIELD_BY_NAME[name]
         need_alike(field, [columns[leaf.path] for leaf in field.leaves if leaf.path in columns])
     return columns
 
 
-def _array_column(num_rows: int, leaf: Leaf, given: Any) -> Column:
+def _array_column(num_rows: int, leaf: Leaf, given: Any, checked: dict[int, Array]) -> Column:
     lengths: tuple[Array, ...] = ()
     if isinstance(given, tuple):
         given, ragged = given
-        lengths = (np.asarray(ragged, np.int64),)
-        if lengths[0].shape != (num_rows,) or (lengths[0] < 0).any():
-            raise FieldFault(leaf.path, f"given with {num_rows} lengths")
+        if id(ragged) not in checked:
+            level = np.asarray(ragged, np.int64)
+            if level.shape != (num_rows,) or (level < 0).any():
+                raise FieldFault(leaf.path, f"given with {num_rows} lengths")
+            checked[id(ragged)] = level
+        lengths = (checked[id(ragged)],)
     if leaf.kind == "str":
         texts = np.asarray(given, object)
         codes, words = _intern(FIELD_BY_NAME[leaf.field], leaf, texts.reshape(-1).tolist())

@@ -42,8 +42,10 @@ def encode_steps(num_rows: int, columns: Columns, *, compress: bool = False) -> 
     """Body of a STEP frame."""
     num_drafts = columns["proposal_ids"].lengths[0] if "proposal_ids" in columns else None
     body: list[Any] = [num_rows]
+    # Many fields have lists of the same lengths, which are encoded once.
+    levels: dict[int, Any] = {}
     for column in columns.values():
-        body.append(_encode_column(column, num_drafts, compress))
+        body.append(_encode_column(column, num_drafts, levels, compress))
     return pack_body(body)
 
 
@@ -58,14 +60,16 @@ def num_elements(columns: Columns) -> int:
     return found
 
 
-def _encode_column(column: Column, num_drafts: Array | None, compress: bool) -> list[Any]:
+def _encode_column(
+    column: Column, num_drafts: Array | None, levels: dict[int, Any], compress: bool
+) -> list[Any]:
     values = _narrow(column.values, column.leaf.kind == "float")
     dtype = values.dtype.str[1:]
     parts = [
         column.leaf.number,
         dtype,
         _encode_value(values, compress),
-        _encode_lengths(column, num_drafts, compress) or None,
+        _encode_lengths(column, num_drafts, levels, compress) or None,
         _encode_bitmap(column.present),
         _encode_bitmap(column.known),
         list(column.words) or None,
@@ -114,11 +118,20 @@ def _shuffle(raw: bytes, width: int) -> bytes:
     return np.frombuffer(raw, np.uint8).reshape(-1, width).T.tobytes()
 
 
-def _encode_lengths(column: Column, num_drafts: Array | None, compress: bool) -> list[Any]:
-    return [
-        _encode_level(column, level, lengths, num_drafts, compress)
-        for level, lengths in enumerate(column.lengths)
-    ]
+def _encode_lengths(
+    column: Column, num_drafts: Array | None, levels: dict[int, Any], compress: bool
+) -> list[Any]:
+    found = []
+    for level, lengths in enumerate(column.lengths):
+        # Only of fields that every row has: others say their lengths by those of the proposals in these rows.
+        is_shared = not level and column.present is None and column.leaf.path != "proposal_ids"
+        code = levels.get(id(lengths)) if is_shared else None
+        if code is None:
+            code = _encode_level(column, level, lengths, num_drafts, compress)
+            if is_shared:
+                levels[id(lengths)] = code
+        found.append(code)
+    return found
 
 
 def _encode_level(

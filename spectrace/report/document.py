@@ -25,11 +25,11 @@ from spectrace.analysis.diagnosis.conclusion import causes, nothing_found
 from spectrace.analysis.diagnosis.what_now import what_now
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.format.counts import Counts, counts_from_mapping
-from spectrace.format.figures import count_of, number
+from spectrace.format.figures import count_of, number, value_text, words
+from spectrace.format.reader import STATES
 from spectrace.report.blocks import Bars, Block, Bullets, Code, Section, Table, Text
 from spectrace.report.command import command_line
 from spectrace.report.steps import divergent_rows
-from spectrace.report.words import plain_value, settings_text
 
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 MAX_POSITIONS = 16
 MAX_FINDINGS = 12
 MAX_LISTED = 24
+MAX_SETTINGS = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         shape = "" if tree is None else f", tree of {number(tree.num_nodes)} nodes, {number(tree.depth)} deep"
         yield "draft tokens per step", f"{number(run.speculation.num_draft_tokens)}{shape}"
     if run.engine is not None:
-        yield "settings", settings_text(run.engine.flags)
+        yield "settings", _settings(run.engine.flags)
     for role, model in (("target", run.target), ("draft", run.draft)):
         if model is not None:
             yield role, _model(model)
@@ -189,16 +190,21 @@ def _workload(trace: Trace, found: Diagnosis, drawn: Curves) -> Iterator[Block]:
             "top_k": run.sampling.top_k,
             "top_p": run.sampling.top_p,
         }
-        rows.append(("sampling", settings_text({k: v for k, v in given.items() if v is not None})))
+        rows.append(("sampling", _settings({k: v for k, v in given.items() if v is not None})))
         if run.sampling.processors:
             rows.append(("logits processors", ", ".join(run.sampling.processors[:MAX_LISTED])))
     rows.append(("chat template", run.template_digest or "not recorded"))
-    rows.append(("draft's training", settings_text(run.training or {}) or "not recorded"))
+    rows.append(("draft's training", _settings(run.training or {}) or "not recorded"))
     baseline = (run.baseline or {}).get("token_ns")
     rows.append(
         ("without speculation", f"{_ms(baseline)} ms per token" if baseline else "no control run recorded")
     )
     yield Table(["", ""], rows)
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    """Settings of a header, ``name=value``."""
+    return ", ".join(f"{key}={value_text(value)}" for key, value in list(settings.items())[:MAX_SETTINGS])
 
 
 def _segments(drawn: Curves) -> str:
@@ -215,14 +221,14 @@ def _metrics(trace: Trace, counts: Counts) -> Iterator[Block]:
         "Accept length counts the target's own token, as vLLM reports it; the second line is the same "
         "without it."
     )
-    rows = [(m.name.replace("_", " "), number(m.value(counts)), m.formula) for m in METRICS]
+    rows = [(words(m.name), number(m.value(counts)), m.formula) for m in METRICS]
     yield Table(["metric", "value", "how it is made"], rows)
     rows = [
         ("steps", number(counts.steps), f"proposals {number(counts.proposals)}"),
         ("drafted tokens", number(counts.drafted), ""),
         ("accepted tokens", number(counts.accepted), ""),
         ("emitted tokens", number(counts.emitted), ""),
-        ("reported by the engine", settings_text(trace.run.reported or {}) or "-", ""),
+        ("reported by the engine", _settings(trace.run.reported or {}) or "-", ""),
     ]
     yield Table(["counts", "value", ""], rows)
     if counts.timed:
@@ -278,9 +284,9 @@ def _diagnosis(found: Diagnosis, run: Run) -> Iterator[Block]:
 
 def _evidence(finding: Finding) -> Iterator[tuple[str, str]]:
     for key, value in list(finding.evidence.items())[:8]:
-        text = plain_value(value)
+        text = value_text(value)
         if text:
-            yield str(key).replace("_", " "), text
+            yield words(str(key)), text
     if finding.steps:
         yield "first steps", ", ".join(number(step) for step in finding.steps[:8])
 
@@ -309,15 +315,12 @@ def _divergent(trace: Trace) -> Iterator[Block]:
 
 
 def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
-    state = {"closed": "closed properly", "recording": "still being recorded"}.get(
-        trace.state, "not closed: the recording ended early"
-    )
-    yield Text(f"{number(len(trace))} steps, {state}.")
+    yield Text(f"{count_of(len(trace), 'step')}, {STATES[trace.state]}.")
     packed: Mapping[str, Any] = trace.run.packed or {}
     if packed:
         yield Text(
             "Verdicts of rules that need ids or texts were computed before these were removed, on the trace "
-            f"with SHA-256 {packed.get('source_sha256')} of {plain_value(packed.get('source_steps'))} steps; "
+            f"with SHA-256 {packed.get('source_sha256')} of {value_text(packed.get('source_steps'))} steps; "
             "they are the sender's word."
         )
     if packed.get("is_part") is True:

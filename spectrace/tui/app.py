@@ -16,6 +16,7 @@ from spectrace.format.reader import Trace
 from spectrace.format.text import visible
 from spectrace.tui.ending import GRACE, Ending, end_within
 from spectrace.tui.keymap import keymap_path
+from spectrace.tui.layout import LARGEST
 from spectrace.tui.loader import Loader
 from spectrace.tui.plain import check_screen
 from spectrace.tui.prepaint import first_screen
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
 
 _SERVED = "textual.drivers.web_driver:WebDriver"
 """What a web server sets."""
-_LARGEST = (2_000, 1_000)
-"""Columns and lines of a terminal that is drawn on: each cell is kept."""
 
 
 def run(
@@ -196,7 +195,7 @@ def _check_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty() and sys.stderr.isatty()):
         raise UsageError("the viewer needs a terminal; spectrace view --plain prints what it shows")
     width, height = os.get_terminal_size(sys.stdin.fileno())
-    if width > _LARGEST[0] or height > _LARGEST[1]:
+    if width > LARGEST[0] or height > LARGEST[1]:
         raise UsageError(
             f"the terminal says that it has {width:,} columns and {height:,} lines; "
             "stty cols 80 rows 24 tells it otherwise"

@@ -16,17 +16,14 @@ from os import PathLike
 from threading import Event, Lock, RLock
 from typing import Any, NamedTuple, TypeVar
 
-import numpy as np
-
 from spectrace.analysis.acceptance import accept_length, acceptance_rate
 from spectrace.analysis.context import tokens_before
 from spectrace.analysis.intervals import Share
 from spectrace.analysis.recent import WINDOW, Recent
 from spectrace.analysis.rejection import NodeState, node_states
 from spectrace.format.chunk import Chunk
-from spectrace.format.columns import Array
-from spectrace.format.counts import REJECTED_COLUMNS, is_summed, rejected_rows
 from spectrace.format.fields import FIELD_BY_NAME
+from spectrace.format.index import Groups
 from spectrace.format.reader import Trace
 from spectrace.format.reader import open as open_trace
 from spectrace.format.records import Run, Step, held
@@ -40,7 +37,7 @@ LONGEST_TEXT = 200
 _LOOK_BACK = 4096
 """Steps that are looked at for the text before a step; requests of a large batch interleave."""
 _REQUEST = FIELD_BY_NAME["request"].leaves[0].number
-_EXACT_ROWS = 20_000
+EXACT_ROWS = 20_000
 """Up to here the minimap looks at every step, and requests are counted at once; beyond, at the index."""
 _ROWS_TOGETHER = 2048
 """Steps that are searched in one go, at most, unless one frame has more."""
@@ -104,7 +101,7 @@ class Loader:
         self._recent: Recent | None = None
         self.total = len(trace)
         """Number of steps, damaged ones included."""
-        if self.total <= _EXACT_ROWS:
+        if self.total <= EXACT_ROWS:
             self.count_requests()
 
     def stoppable(self, stop: Event) -> Loader:
@@ -324,47 +321,11 @@ class Loader:
         open_trace(paths).close()
         self.against = tuple(paths)
 
-    def minimap(self, cells: int) -> list[float | None]:
-        """Share of steps with a rejection in each of `cells` equal parts of the trace.
-
-        Returns:
-            0..1 a cell; None where no step with a proposal lies.
-        """
-        total = self.total  # Read once: the trace may grow meanwhile.
-        if not total or cells <= 0:
-            return [None] * max(cells, 0)
-        first, proposals, rejected = self._weights(total)
-        # A group or step may reach over several cells and a cell over several of them: take the sum over
-        # those that touch it.
-        edges = np.arange(cells + 1) * total // cells
-        start = np.maximum(first.searchsorted(edges[:-1], "right") - 1, 0)
-        stop = np.maximum(first.searchsorted(edges[1:], "left"), start + 1)
-        sums = [np.concatenate([[0], np.cumsum(column)]) for column in (proposals, rejected)]
-        proposed, refused = (column[stop] - column[start] for column in sums)
-        return [int(r) / int(p) if p else None for p, r in zip(proposed, refused)]
-
-    def _weights(self, total: int) -> tuple[Array, Array, Array]:
-        """First row, proposals and rejections of each piece that the minimap of `total` steps is made of."""
-        if total > _EXACT_ROWS:
-            with self._lock:
-                groups = self._trace.groups
-            return (
-                groups.row.astype(np.int64),
-                groups.proposals.astype(np.int64),
-                groups.rejected.astype(np.int64),
-            )
-        proposals, rejected = np.zeros(total, np.int64), np.zeros(total, np.int64)
-        for row, chunk, _ in self.chunks(0):
-            columns = chunk.columns(*REJECTED_COLUMNS)
-            if row >= total:
-                break
-            rows = slice(0, total - row)
-            rejected[row : row + chunk.num_rows] = rejected_rows(columns, chunk.num_rows)[rows]
-            proposal = columns.get("proposal_ids")
-            if proposal is not None and proposal.present is None:
-                is_proposal = (proposal.lengths[0] > 0) & ~is_summed(columns, chunk.num_rows)
-                proposals[row : row + chunk.num_rows] = is_proposal[rows]
-        return np.arange(total), proposals, rejected
+    @property
+    def groups(self) -> Groups:
+        """What the index says of groups of steps."""
+        with self._lock:
+            return self._trace.groups
 
     def refresh(self) -> int:
         """Looks for what a live writer has added; the number of new steps."""
@@ -373,7 +334,7 @@ class Loader:
             before, self.total = self.total, len(self._trace)
             self._add_recent(before)
             self._states.clear()  # What was damaged may have been half-written only.
-            if found and self._num_requests is not None and self.total <= _EXACT_ROWS:
+            if found and self._num_requests is not None and self.total <= EXACT_ROWS:
                 self._num_requests = len(self._trace.requests)
             if found:
                 self._texts = {key: text for key, text in self._texts.items() if text is not None}

@@ -17,6 +17,7 @@ from spectrace.tui.ascii import narrow_encoding, sayable
 from spectrace.tui.ending import Ending
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import Loader
+from spectrace.tui.minimap import rejected_shares
 from spectrace.tui.spans import Line, Role, Span, width_of
 from spectrace.tui.step_detail import detail_lines, first_position
 from spectrace.tui.step_row import columns_for, list_head, step_line
@@ -46,14 +47,14 @@ class FirstPaint:
 
 def screen_lines(loader: Loader, row: int, width: int, height: int) -> list[Line]:
     """Every line of the main screen, as it looks when the viewer opens."""
-    layout = layout_for(width, height)
+    layout = layout_for(width, height, loader.total)
     facts = loader.facts
     columns = columns_for(width, loader.total, loader.longest_request)
     row = max(0, min(row, loader.total - 1))
     top = max(0, min(row - layout.list // 3, loader.total - layout.list)) if row >= layout.list else 0
     cell = row * width // loader.total if loader.total else None
     lines = [header_line(facts, width)]
-    lines += [minimap_line(loader.minimap(width), cell)] * layout.minimap
+    lines += [minimap_line(rejected_shares(loader, width), cell)] * layout.minimap
     lines.append(list_head(columns))
     for shown in range(top, top + layout.list):
         line: Line = []
@@ -138,7 +139,7 @@ def first_screen(
 def _keys_as_bytes(attributes: list[Any], terminal: int) -> list[Any]:
     """Terminal attributes without echo, line editing and translation; Ctrl-C still interrupts.
 
-    Ctrl-Z waits as a key: stopped here, the shell would be left with our screen.
+    Ctrl-Z and Ctrl-Backslash wait as keys: stopped or killed here, the shell would be left with our screen.
     """
     import termios
 
@@ -147,5 +148,6 @@ def _keys_as_bytes(attributes: list[Any], terminal: int) -> list[Any]:
     changed[3] &= ~(termios.ECHO | termios.ICANON | termios.IEXTEN)
     changed[6] = [*attributes[6]]
     changed[6][termios.VMIN], changed[6][termios.VTIME] = 1, 0
-    changed[6][termios.VSUSP] = bytes([os.fpathconf(terminal, "PC_VDISABLE")])
+    nothing = bytes([os.fpathconf(terminal, "PC_VDISABLE")])
+    changed[6][termios.VSUSP] = changed[6][termios.VQUIT] = nothing
     return changed

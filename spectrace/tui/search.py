@@ -139,6 +139,7 @@ class StepWalk:
         forward: direction.
         name: what is looked for, in words.
         count: how many of them to go to; the last one there is, when there are fewer.
+        is_last: told each step that fits, whether none behind it does.
     """
 
     def __init__(
@@ -151,9 +152,11 @@ class StepWalk:
         forward: bool,
         name: str,
         count: int = 1,
+        is_last: Callable[[Step], bool] = lambda step: False,
     ) -> None:
         self.name = name
         self._left = count
+        self._is_last = is_last
         self.found: int | None = None
         self.is_done = False
         self._loader = loader
@@ -184,7 +187,7 @@ class StepWalk:
             if step is not None and self._fits(step):
                 self.found = row
                 self._left -= 1
-                if self._left <= 0:
+                if self._left <= 0 or self._is_last(step):
                     self.is_done = True
                     return
             self._at += self._pace

@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from spectrace.format.figures import count_of, number, percent
+from spectrace.format.reader import STATES
 from spectrace.tui.keys import Key, every_key
 from spectrace.tui.loader import HeaderFacts
 from spectrace.tui.spans import Line, Role, Span, clip, clip_line, width_of
 
-STATES = {
-    "closed": "closed",
-    "recording": "being recorded",
-    "unclosed": "ended without closing",
-}
 _BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -31,7 +27,7 @@ def header_line(facts: HeaderFacts, width: int) -> Line:
         (4, Span(f"accept length {number(facts.accept_length, 2)} tokens per step")),
         (5, Span(f"accept length {number(facts.accept_length, 2)}")),
         (3, Span(f"acceptance {percent(facts.acceptance_rate)}")),
-        (9, Span(STATES.get(facts.state, facts.state), state_role)),
+        (9, Span(STATES[facts.state], state_role)),
     ]
     if facts.recent is not None and facts.recent.trials:
         recent = f"alpha1 of the last {facts.recent.trials}: {number(facts.recent.value, 2)}"
@@ -171,7 +167,7 @@ def empty_lines(facts: HeaderFacts, width: int) -> list[Line]:
         "unclosed": "The recorder ended before its first step was written.",
     }
     lines: list[Line] = [[], [Span("This trace holds no step.", "strong")]]
-    lines.append([Span(words.get(facts.state, ""))])
+    lines.append([Span(words[facts.state])])
     lines += [[Span(problem, "warning")] for problem in facts.problems[:4]]
     return [clip_line([Span("  "), *line], width) for line in lines]
 

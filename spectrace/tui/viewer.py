@@ -25,6 +25,7 @@ from spectrace.tui.fault import fault_lines
 from spectrace.tui.findings import Findings, find, known_findings
 from spectrace.tui.keymap import keymap_path, own_keys
 from spectrace.tui.keys import by_key, every_key
+from spectrace.tui.layout import bounded_size
 from spectrace.tui.listed import Filter
 from spectrace.tui.loader import Loader
 from spectrace.tui.messages import DiagnosisMade, RequestsCounted, TaskAdvanced, TraceGrew
@@ -158,6 +159,9 @@ class Viewer(App[None]):
 
     async def on_event(self, event: events.Event) -> None:
         """Hands a key to the screen on top and waits until it was acted on; see `KeyScreen`."""
+        if isinstance(event, events.Resize):
+            size = bounded_size(event.size, self.size)
+            event = events.Resize.from_dimensions(size, event.pixel_size)
         if isinstance(event, events.Key) and self._screen_stack and isinstance(self.screen, KeyScreen):
             await self.hand_key(event)
         else:

@@ -201,7 +201,7 @@ def test_the_state_of_the_file_is_one_line(run: Run, tmp_path: Path) -> None:
         return lines.partition("the file: ")[2]
 
     assert note(whole) == ""
-    assert note(cut).startswith("not closed, its recorder ended early")
+    assert note(cut).startswith("ended without closing")
     assert note(tmp_path / "bad.spectrace").startswith("problem: ")
     assert "these files are of different runs" in note(whole, other)
     data = json.loads(run("diagnose", "--json", cut).out)

@@ -75,6 +75,19 @@ def test_every_command_says_that_they_are_simulated(run: Run, simulated: Path) -
         assert "--control self-draft" not in words
 
 
+def test_diff_says_that_they_are_left_out(run: Run, simulated: Path) -> None:
+    """What the engine was told compares no drafts; who reads the change of acceptance knows how many lack."""
+    acceptance = asked(run, "diff", simulated, simulated)["acceptance"]
+    (left,) = set(acceptance["simulated"])
+    assert left in (20, 40)
+    assert acceptance["proposals"] == [40 - left] * 2
+    told = (
+        "Acceptance is simulated: the engine accepted at rates that it was given. "
+        f"Left out: {left} proposals of A and {left} proposals of B."
+    )
+    assert told in " ".join(run("diff", simulated, simulated).out.split())
+
+
 def test_causes_are_sought_in_steps_that_the_models_decided(run: Run, simulated: Path) -> None:
     """What was told says nothing of the draft, and it is said how little is left."""
     (small,) = (f for f in asked(run, "diagnose", simulated)["findings"] if f["id"] == "workload/too-small")
@@ -84,5 +97,5 @@ def test_causes_are_sought_in_steps_that_the_models_decided(run: Run, simulated:
 
 def test_a_run_that_is_not_simulated_says_nothing_of_it(run: Run, trace: Path) -> None:
     """The note is for those runs alone."""
-    for command in ("stats", "diagnose"):
-        assert "simulated" not in run(command, "run.spectrace").out
+    for command in (["stats"], ["diagnose"], ["diff", "run.spectrace"]):
+        assert "simulated" not in run(*command, "run.spectrace").out

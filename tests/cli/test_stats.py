@@ -75,7 +75,7 @@ def test_an_unclosed_trace_says_so(trace: Path, run: Run) -> None:
     cut.write_bytes(whole[: len(whole) // 2])
     data, text = _stats(run, cut), run("stats", cut).out
     assert data["state"] == "unclosed"
-    assert text.startswith("cut.spectrace: not closed: ")
+    assert text.startswith("cut.spectrace: ended without closing")
     assert [f"problem: {sentence}" in text for sentence in data["problems"]] == [True] * len(data["problems"])
     assert data["problems"]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spectrace.format.figures import count_of, number, size_of
+from spectrace.format.figures import count_of, number, size_of, value_text
 
 
 @given(st.one_of(st.integers(), st.floats()), st.integers(0, 6))
@@ -29,6 +29,20 @@ def test_a_count_takes_its_noun_along() -> None:
     """One of a thing is singular; a noun may have a plural of its own."""
     assert count_of(1, "entry", "entries") == "1 entry"
     assert count_of(0, "entry", "entries") == "0 entries"
+
+
+def test_a_long_value_says_how_much_more_there_is() -> None:
+    """Of a list and of a mapping the first are written, and how many are left."""
+    assert value_text(list(range(1000))).endswith("14, 15, and 984 more")
+    assert value_text({f"rank_{rank}": True for rank in range(17)}).endswith("rank 15 yes, and 1 more")
+
+
+def test_a_value_nested_without_end_is_cut() -> None:
+    """A stranger's settings are written a few levels deep."""
+    value: list[object] = []
+    for _ in range(500):
+        value = [value, "x" * 1000]
+    assert len(value_text(value)) < 2000
 
 
 @given(st.integers(0, 10**15), st.sampled_from([("", 1), ("kB", 10**3), ("MiB", 1 << 20), ("G", 1 << 30)]))

@@ -17,6 +17,7 @@ from spectrace.analysis.series import in_cells, series_of
 from spectrace.errors import ImportFailed
 from spectrace.importing.sources import NAMES, import_stream
 from spectrace.tui.loader import Loader
+from spectrace.tui.minimap import rejected_shares
 
 DATA = Path(__file__).parent.parent / "data/imports"
 FILES = {
@@ -198,7 +199,7 @@ def test_sums_are_no_proposals(tmp_path: Path) -> None:
         assert accept_length(in_cells(series_of(trace), 1)[0]) is None
         drawn = curves(trace)
         assert (drawn.over_time, drawn.by_context, drawn.by_row) == ((), (), ())
-        assert Loader(trace).minimap(10) == [None] * 10
+        assert rejected_shares(Loader(trace), 10) == [None] * 10
     partial = {"stop": False, "timings": timings[0]}
     with imported(tmp_path, jsonl(partial, {"stop": True, "timings": timings[0]})) as trace:
         assert len(trace) == 1

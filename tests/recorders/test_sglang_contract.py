@@ -173,6 +173,26 @@ def test_the_header_says_what_runs(tmp_path: Path) -> None:
     assert run.capture.mode == "eager"
 
 
+def test_a_hook_that_does_not_fit_is_in_the_header(tmp_path: Path) -> None:
+    """What is missing, why, and what to do: the log of a server is seldom at hand beside its trace."""
+    recording = attach(scheduler(), Settings(out=tmp_path), ["eagle_sample is not there"])
+    assert recording is not None
+    recording.close()
+    missing = header(recording.writer.path).capture.unavailable["hook 0"]
+    assert missing.startswith("eagle_sample is not there; install")
+    assert missing.endswith("newer spectrace-tui")
+
+
+def test_a_fraction_among_the_settings_is_kept(tmp_path: Path) -> None:
+    """Thresholds of acceptance are no whole numbers; what is no single word or number is left out."""
+    live = scheduler()
+    live.server_args.speculative_accept_threshold_acc = 0.9
+    live.server_args.attention_backend = ["a", "list"]
+    flags = header(record(live, tmp_path, rounds=1)).engine.flags
+    assert flags["speculative_accept_threshold_acc"] == 0.9
+    assert "attention_backend" not in flags
+
+
 def test_requests_are_sampled(live: Any, tmp_path: Path) -> None:
     """Every second request: the other one leaves nothing in the trace."""
     assert set(by_request(record(live, tmp_path, every=2))) == {"a"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -260,6 +261,16 @@ def test_an_unknown_runner_is_left_alone(tmp_path: Path) -> None:
         attach(fakes.FakeWorker(runner), Settings(out=tmp_path))
     assert "_sample" not in vars(runner)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_hook_that_does_not_fit_is_in_the_header(runner: Any, tmp_path: Path) -> None:
+    """What is missing, why, and what to do: the log of a server is seldom at hand beside its trace."""
+    drafter = getattr(runner, "drafter", None) or runner.speculator
+    name = "set_inputs_first_pass" if hasattr(runner, "drafter") else "propose"
+    function = getattr(drafter, name)
+    setattr(drafter, name, lambda *args, **kwargs: function(*args, **kwargs))
+    missing = header(record(runner, tmp_path)).capture.unavailable["hook 0"]
+    assert re.search(rf"{name} takes \(args, kwargs\), expected .*newer spectrace-tui", missing)
 
 
 def test_a_graph_that_hides_the_draft_is_said(runner: Any, tmp_path: Path) -> None:

@@ -156,6 +156,17 @@ def test_a_stop_under_the_first_paint_is_left_out(trace: Path) -> None:
         assert all(_modes(session))
 
 
+def test_ctrl_backslash_under_the_first_paint_is_a_key(trace: Path) -> None:
+    """As it is later: it kills nobody who would leave the shell with the viewer's screen."""
+    with Session(trace) as session:
+        session.until("step 0/300", "── step 0 ")
+        session.send("\x1c")
+        session.until(r"Ctrl-\\+ does nothing here")
+        session.send("q")
+        assert session.wait() == 0
+        assert all(_modes(session))
+
+
 @pytest.mark.parametrize("options", [(), ("--stock-driver",)])
 def test_a_viewer_that_was_stopped_unasked_goes_on(trace: Path, options: tuple[str, ...]) -> None:
     """SIGSTOP asks nobody; the screen is taken back once and drawn anew."""

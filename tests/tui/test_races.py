@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import spectrace
-from spectrace.tui import viewer
+from spectrace.tui import minimap, viewer
 from spectrace.tui.background import Outcome
 from spectrace.tui.listed import Filter
 from spectrace.tui.loader import Loader
@@ -122,18 +122,18 @@ def test_the_minimap_bears_a_trace_that_grows_meanwhile(
     """A reading thread finds steps between two looks of the drawing one; those found first are drawn."""
     with spectrace.open(trace) as opened:
         loader, whole = Loader(opened), Loader(opened)
-        weights = loader._weights
+        weights, shares = minimap._weights, minimap.rejected_shares(whole, 80)
 
-        def grows(*asked: int) -> Any:
+        def grows(_: Loader, total: int) -> Any:
             loader.total += more
-            return weights(*asked)
+            return weights(loader, total)
 
-        monkeypatch.setattr(loader, "_weights", grows)
-        assert loader.minimap(80) == whole.minimap(80)
+        monkeypatch.setattr(minimap, "_weights", grows)
+        assert minimap.rejected_shares(loader, 80) == shares
         # The trace has them already, the loader has not been told.
-        monkeypatch.setattr(loader, "_weights", weights)
+        monkeypatch.setattr(minimap, "_weights", weights)
         loader.total = len(opened) - 7
-        assert len(loader.minimap(80)) == 80
+        assert len(minimap.rejected_shares(loader, 80)) == 80
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs a pseudo-terminal")

@@ -142,8 +142,8 @@ def test_what_became_of_a_token_is_not_cut(width: int) -> None:
 
 def test_a_narrow_but_high_terminal_has_a_pane() -> None:
     """Forty columns are enough for a step where the lines are there."""
-    assert layout_for(40, 40).detail >= 10
-    assert layout_for(40, 24).detail == 0
+    assert layout_for(40, 40, 100).detail >= 10
+    assert layout_for(40, 24, 100).detail == 0
 
 
 async def test_the_first_frame_counts_the_requests(trace: Path) -> None:

@@ -210,6 +210,18 @@ def test_a_click_in_a_window_without_pixels_is_taken_in_cells(trace: Path, optio
         session.until("step 7/300", "── step 7 ")
 
 
+def test_a_size_that_no_terminal_has_is_not_drawn_for(trace: Path) -> None:
+    """Told in band, while it runs: the screen stays as it was, and the next real size is taken."""
+    with Session(trace) as session:
+        session.until("step 0/300", "── step 0 ")
+        for step, size in enumerate(("0;0", "65535;65535", "999999999;999999999", "24;4000"), 1):
+            session.send(f"\x1b[48;{size};0;0tj")
+            session.until(f"step {step}/300", f"── step {step} ", r"q quit\Z")
+        session.resize(100, 30)
+        session.send("\x1b[48;30;100;0;0tj")
+        assert len(session.until("step 5/300", "── step 5 ", r"q quit\Z")) == 30
+
+
 def test_the_sizes_of_the_shell_are_not_those_of_the_terminal(trace: Path) -> None:
     """Exported COLUMNS and LINES neither shape the screen nor hold it when the window changes."""
     with (

@@ -5,18 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import spectrace
+from spectrace import Step, TraceWriter
 from spectrace.analysis.rejection import node_states
 from spectrace.testing import make_step
 from spectrace.tui.keys import KEYS, every_key
+from spectrace.tui.layout import layout_for
+from spectrace.tui.listed import Listed
+from spectrace.tui.loader import Loader
 from spectrace.tui.screens.page import PageScreen
 from spectrace.tui.screens.steps import StepsScreen
+from spectrace.tui.search import StepWalk
 from spectrace.tui.spans import text_of, width_of
 from spectrace.tui.step_detail import detail_lines
 from spectrace.tui.step_row import columns_for, step_line
 from spectrace.tui.terminal import Terminal, terminal_of
 from tests.tui.driving import viewing
-from tests.tui.traces import make_trace
+from tests.tui.traces import made_step, make_trace
 
 SIZES = [(80, 24), (140, 40)]
 
@@ -107,6 +115,45 @@ async def test_keys_lead_to_steps(trace: Path) -> None:
         for names, row in ((["home", "down", "down", "up"], 1), (["end"], 999), (["1", "escape", "k"], 998)):
             await driven.press(*names)
             assert driven.steps.row == row
+
+
+async def test_a_request_that_ended_is_not_looked_for_to_the_end_of_the_trace(tmp_path: Path) -> None:
+    """Where a step says that it is its request's first or last, `,` and `.` say so and read nothing."""
+    path = tmp_path / "run.spectrace"
+    with TraceWriter(path, {}) as writer:
+        for row in range(1000):
+            writer.step({**made_step(row), "stop": "eos" if row == 9 else None})
+    async with viewing(path) as driven:
+        await driven.press("comma")
+        assert "the request begins here" in driven.text
+        for keys in (["5", "full_stop"], ["9", "9", "full_stop"], ["full_stop"]):
+            await driven.press(*keys)
+        assert driven.steps.row == 9
+        assert "the request ends here: eos" in driven.text
+        await driven.press("j", "3", "full_stop")
+        assert driven.steps.row == 13
+        await driven.press("9", "comma")
+        assert driven.steps.row == 10
+
+
+def test_a_walk_ends_where_nothing_more_fits(tmp_path: Path) -> None:
+    """A count beyond the last step of a request leads there, without a look at the steps behind it."""
+    with spectrace.open(make_trace(tmp_path / "run.spectrace", 1000)) as trace:
+        loader = Loader(trace)
+        seen: list[int] = []
+
+        def fits(step: Step) -> bool:
+            seen.append(step.position)
+            return True
+
+        def is_last(step: Step) -> bool:
+            return step.step == 9
+
+        walk = StepWalk(loader, Listed(loader), fits, 0, forward=True, name="", count=500, is_last=is_last)
+        while not walk.is_done:
+            walk.advance()
+    assert walk.found == 9
+    assert len(seen) == 10
 
 
 async def test_pages_go_and_come_back(trace: Path) -> None:
@@ -292,6 +339,29 @@ async def test_any_size_shows_steps_and_never_more_than_fits(trace: Path, size: 
         assert len(driven.lines) == size[1]
         strips = driven.app.screen._compositor.render_strips()
         assert all(strip.cell_length <= size[0] for strip in strips)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_short_list_leaves_its_lines_to_the_step(tmp_path: Path, size: tuple[int, int]) -> None:
+    """No blank line between the last of few steps and the step's pane, and room for what a filter says."""
+    path = make_trace(tmp_path / "run.spectrace", 3)
+    async with viewing(path, size=size) as driven:
+        lines = driven.lines
+        last = lines.index(driven.row_of("  2 req-000"))
+        assert "step 0 · request" in lines[last + 1]
+        await driven.type("&accepted > 99\r")
+        assert driven.lines[last - 1 : last + 1] == [
+            "  No step fits the filter.",
+            "  u brings back what was listed before; & and Enter lists every step.",
+        ]
+
+
+@given(st.integers(1, 300), st.integers(1, 100), st.integers(0, 1000), st.booleans())
+def test_the_parts_are_as_high_as_the_terminal(width: int, height: int, total: int, is_zoomed: bool) -> None:
+    """Nothing is left over and nothing is beyond, from four lines up."""
+    shared = layout_for(width, height, total, is_zoomed=is_zoomed)
+    always = 3 - is_zoomed  # header, column names, status; a step on the whole screen has no column names
+    assert shared.minimap + shared.list + shared.detail + shared.hints + always == max(height, 4)
 
 
 def test_every_key_has_an_id_and_words() -> None:

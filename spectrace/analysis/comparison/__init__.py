@@ -3,7 +3,7 @@
 `compare` is the door; one file per idea. No file is opened here.
 """
 
-from spectrace.analysis.comparison.compare import compare
+from spectrace.analysis.comparison.examine import compare
 from spectrace.analysis.comparison.result import Comparison
 
 __all__ = ["Comparison", "compare"]

@@ -1,7 +1,7 @@
 """Is B accepted otherwise than A? Every number of both with the interval of the difference.
 
-Counts the steps of paired requests with a real proposal, those behind a fork too: other prompts would make
-other numbers.
+Counts the proposals of paired requests, those behind a fork too: other prompts would make other numbers. What
+an engine accepted at rates that it was given says nothing of its draft and is left out.
 """
 
 from __future__ import annotations
@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from spectrace.analysis.comparison.rows import SIMULATED, Rows
+from spectrace.analysis.acceptance import SIMULATED_SENTENCE
+from spectrace.analysis.comparison.rows import SIMULATED, SUMMED, Rows
 from spectrace.analysis.intervals import Change, Mean, Ratio, Share, change_of_mean, change_of_share
 from spectrace.format.columns import Array
 from spectrace.format.counts import MAX_POSITIONS
+from spectrace.format.figures import count_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,8 @@ class AcceptanceChange:
     """Acceptance of both traces over paired requests."""
 
     proposals: tuple[int, int]
+    simulated: tuple[int, int]
+    """Proposals that are left out: the engine accepted at rates that it was given."""
     overall: Sequence[Measure]
     """alpha1, acceptance rate, accept length."""
     positions: Sequence[Measure]
@@ -66,10 +70,17 @@ class AcceptanceChange:
         measures = (*self.overall, *self.positions)
         return any(measure.change is not None and measure.change.is_shown for measure in measures)
 
+    @property
+    def left_out(self) -> str:
+        """What is said of proposals that are left out; empty where there is none."""
+        told = [f"{count_of(n, 'proposal')} of {label}" for n, label in zip(self.simulated, "AB") if n]
+        return f"{SIMULATED_SENTENCE} Left out: {' and '.join(told)}." if told else ""
+
     def to_mapping(self) -> dict[str, Any]:
         """Plain values, for JSON."""
         return {
             "proposals": list(self.proposals),
+            "simulated": list(self.simulated),
             "is_shown": self.is_shown,
             **{measure.name: measure.to_mapping() for measure in self.overall},
             "positions": [measure.to_mapping() for measure in self.positions],
@@ -87,7 +98,8 @@ def compare_acceptance(a: Rows, b: Rows) -> AcceptanceChange:
     )
     depth = min(max(one.depth, other.depth), MAX_POSITIONS)
     return AcceptanceChange(
-        proposals=(one.count, other.count),
+        proposals=n,
+        simulated=(one.simulated, other.simulated),
         overall=overall,
         positions=[_at(position, one.at(position), other.at(position)) for position in range(depth)],
     )
@@ -109,10 +121,12 @@ def _measure(
 
 
 class _Tally:
-    """Sums over the real proposals of one trace."""
+    """Sums over the proposals of one trace that the models decided about."""
 
     def __init__(self, rows: Rows) -> None:
-        real = (rows.drafted > 0) & (rows.marks & SIMULATED == 0)
+        is_proposal = (rows.drafted > 0) & (rows.marks & SUMMED == 0)
+        real = is_proposal & (rows.marks & SIMULATED == 0)
+        self.simulated = int((is_proposal & ~real).sum())
         accepted = rows.accepted[real].astype(np.float64)
         drafted = rows.drafted[real].astype(np.float64)
         self.count = int(real.sum())

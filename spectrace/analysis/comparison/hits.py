@@ -11,6 +11,7 @@ from spectrace.analysis.comparison.rows import (
     MALFORMED,
     PREFILL,
     SIMULATED,
+    SUMMED,
     TREE,
     Ids,
     Rows,
@@ -94,7 +95,7 @@ class Proposals:
     def decisions(self) -> Hits:
         """Draft tokens that both proposed, accepted by one and not by the other."""
         a, b = self.a, self.b
-        doubtful = (a.marks[self.mine] | b.marks[self.theirs]) & (SIMULATED | MALFORMED)
+        doubtful = (a.marks[self.mine] | b.marks[self.theirs]) & (SIMULATED | SUMMED | MALFORMED)
         usable = (doubtful == 0) & (self.shared > 0)
         # Parts of a tree tell nothing: which node stands for which?
         usable &= (a.marks[self.mine] & TREE == 0) | (~self.differs & ~self.only_length)

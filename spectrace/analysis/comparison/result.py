@@ -72,9 +72,9 @@ class Comparison:
           ``picks``, ``was_draft``, ``forks`` (requests whose texts part), ``judged`` (verdict -> requests).
         * ``taps``: list of ``side``, ``tap``, ``by_index``, ``n``, ``same_name_cosine``, ``best``,
           ``best_in`` (tap | reference), ``cosine``, ``rms_ratio``, ``is_same``, ``is_match``, ``shift``.
-        * ``acceptance``: ``proposals``, ``is_shown``, and ``alpha1``, ``acceptance_rate``,
-          ``accept_length`` and the list ``positions``, each with ``name``, ``a``, ``b``, ``n``,
-          ``difference``, ``low``, ``high``, ``is_shown``.
+        * ``acceptance``: ``proposals``, ``simulated`` (left out), ``is_shown``, and ``alpha1``,
+          ``acceptance_rate``, ``accept_length`` and the list ``positions``, each with ``name``, ``a``,
+          ``b``, ``n``, ``difference``, ``low``, ``high``, ``is_shown``.
         * ``next``: list of sentences.
         """
         return {

@@ -28,7 +28,7 @@ COLUMNS = (
 POSITION_BITS = 40
 """Longest text that is compared: 2 ** 40 tokens."""
 
-TREE, PREFILL, SIMULATED, MALFORMED, CUT = 1, 2, 4, 8, 16
+TREE, PREFILL, SIMULATED, MALFORMED, CUT, SUMMED = 1, 2, 4, 8, 16, 32
 """Marks of a row: `Rows.marks`."""
 
 
@@ -97,7 +97,7 @@ class Rows:
     emitted: Array
     """[rows] tokens committed."""
     marks: Array
-    """[rows] bits: TREE, PREFILL, SIMULATED (or a sum), MALFORMED, CUT (ended inside its accepted tokens)."""
+    """[rows] bits: TREE, PREFILL, SIMULATED, MALFORMED, CUT (ended inside its accepted tokens), SUMMED."""
     draft_starts: Array
     """[rows] where a row's draft tokens begin in ``proposal``, ``raw`` and ``parents``."""
     token_starts: Array
@@ -221,9 +221,10 @@ def _marks(block: Block) -> Array:
     for bit, rows in (
         (TREE, block.is_tree),
         (PREFILL, block.is_prefill),
-        (SIMULATED, block.flagged("simulated", "summed")),
+        (SIMULATED, block.flagged("simulated")),
         (MALFORMED, wrong),
         (CUT, cut),
+        (SUMMED, block.flagged("summed")),
     ):
         marks[rows] |= bit
     return marks

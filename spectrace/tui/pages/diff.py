@@ -26,7 +26,7 @@ from spectrace.format.text import visible
 from spectrace.tui.loader import Loader
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
-from spectrace.tui.pages.texts import Texts, step_texts, texts_of
+from spectrace.tui.pages.token_texts import TokenTexts, step_texts, texts_of
 from spectrace.tui.spans import Role, Span
 from spectrace.tui.step_detail import quoted
 from spectrace.tui.step_row import Columns, columns_for, step_line
@@ -56,7 +56,7 @@ class Side:
     total: int
     row: int | None
     step: Step | None
-    names: Texts
+    names: TokenTexts
     """Texts of the tokens of this step and of the differences."""
 
 
@@ -105,7 +105,7 @@ def _side(label: str, trace: Trace, row: int | None, found: Comparison) -> Side:
         total=len(trace),
         row=row,
         step=None if step is None else held(step),
-        names=Texts({**more.target, **own.target}, own.draft),
+        names=TokenTexts({**more.target, **own.target}, own.draft),
     )
 
 
@@ -245,6 +245,8 @@ def _acceptance(found: Comparison, width: int) -> Iterator[PageLine]:
     a, b = acceptance.proposals
     if not acceptance.is_shown:
         yield from paragraph(f"No difference that {a:,} and {b:,} proposals could show.", width)
+    if left_out := acceptance.left_out:
+        yield from paragraph(left_out, width, role="warning")
 
 
 def _is_shown(measure: Measure) -> bool:

@@ -22,6 +22,7 @@ from spectrace.analysis.diagnosis.words import words_of
 from spectrace.analysis.series import Series, in_cells, series_of
 from spectrace.format.counts import Counts
 from spectrace.format.figures import count_of, number, percent
+from spectrace.format.reader import STATES
 from spectrace.format.records import Gap, Run
 from spectrace.format.text import visible
 from spectrace.tui.loader import Loader
@@ -37,7 +38,7 @@ from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import bar, fitted, heading, labelled, line, paragraph
 from spectrace.tui.pages.run_words import run_facts
 from spectrace.tui.spans import Role, Span, left, right
-from spectrace.tui.summary import STATES, bars
+from spectrace.tui.summary import bars
 
 _POSITIONS = 16
 
@@ -186,7 +187,7 @@ def _run(facts: Overview, width: int) -> Iterator[PageLine]:
     state: Role = "plain" if facts.state == "closed" else "warning"
     words = f"{count_of(facts.total, 'step')} of {count_of(facts.requests, 'request')}"
     yield from labelled("file", visible(facts.name, limit=80), width)
-    yield from labelled("state", f"{STATES.get(facts.state, facts.state)}; {words}", width, role=state)
+    yield from labelled("state", f"{STATES[facts.state]}; {words}", width, role=state)
     for gap in facts.gaps[:8]:
         words = f"{count_of(gap.lost, 'step')}: {visible(gap.reason, limit=40)}"
         yield from labelled("lost", words, width, role="warning")

@@ -19,7 +19,7 @@ from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.missing import missing_fields, missing_words
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, flowing, heading, labelled, line, paragraph
-from spectrace.tui.pages.texts import Texts, step_texts
+from spectrace.tui.pages.token_texts import TokenTexts, step_texts
 from spectrace.tui.spans import Span
 from spectrace.tui.step_detail import (
     damaged_lines,
@@ -58,7 +58,7 @@ class StepFacts:
     step: Step | None
     states: Sequence[NodeState]
     run: Run
-    names: Texts
+    names: TokenTexts
     context: Sequence[int | None]
     choice: Choice | None
     """Of the first refused place."""

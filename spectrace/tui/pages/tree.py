@@ -17,7 +17,7 @@ from spectrace.tui.loader import Loader
 from spectrace.tui.pages.choice_words import choice_words
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph
-from spectrace.tui.pages.texts import Texts, step_texts
+from spectrace.tui.pages.token_texts import TokenTexts, step_texts
 from spectrace.tui.spans import Role, Span, left, right, width_of
 from spectrace.tui.step_detail import damaged_lines, quoted, title_of
 from spectrace.tui.step_row import GLYPHS, TOKEN_ROLES
@@ -36,7 +36,7 @@ class TreeFacts:
     path: Sequence[Choice]
     """The target's choices from the root on."""
     run: Run
-    names: Texts
+    names: TokenTexts
     is_empty: bool
 
 

@@ -20,7 +20,7 @@ from spectrace.tui.pages.missing import missing_words
 from spectrace.tui.pages.outcomes import FIRST_STEPS, bound_lines, outcome_lines
 from spectrace.tui.pages.page import PageLine
 from spectrace.tui.pages.paragraphs import fitted, heading, labelled, line, paragraph, table_row
-from spectrace.tui.pages.texts import Texts, texts_of
+from spectrace.tui.pages.token_texts import TokenTexts, texts_of
 from spectrace.tui.spans import Span
 from spectrace.tui.step_detail import quoted
 
@@ -49,7 +49,7 @@ class VocabularyFacts:
     directly: Share
     hits: dict[str, Share]
     """Reading -> first draft tokens that meet the target's pick."""
-    names: Texts
+    names: TokenTexts
 
 
 def gather(loader: Loader, row: int) -> VocabularyFacts:

@@ -90,9 +90,18 @@ class HuntingScreen(MovingScreen):
     def action_same_request(self, direction: int) -> None:
         """The next or previous step of the request under the cursor."""
         step = self._step_here()
-        if step is not None:
-            name = f"{_ORDER[direction]} step of this request"
-            self._walk(lambda other: other.request == step.request, self.row + direction, direction, name)
+        if step is None:
+            return
+        is_last = _is_end if direction > 0 else _is_begin
+        if is_last(step):
+            self.taken_count()
+            stop = visible(step.stop or "", limit=20)
+            self.say(f"the request ends here: {stop}" if direction > 0 else "the request begins here")
+            return
+        name = f"{_ORDER[direction]} step of this request"
+        self._walk(
+            lambda other: other.request == step.request, self.row + direction, direction, name, is_last
+        )
 
     def action_request(self, direction: int) -> None:
         """The first step of the next or previous request."""
@@ -126,10 +135,24 @@ class HuntingScreen(MovingScreen):
             self.say("no request is known here")
         return step
 
-    def _walk(self, fits: Callable[[Step], bool], start: int, direction: int, name: str) -> None:
-        count = self.taken_count() or 1
-        forward = direction > 0
-        walk = StepWalk(self.loader, self.listed, fits, start, forward=forward, name=name, count=count)
+    def _walk(
+        self,
+        fits: Callable[[Step], bool],
+        start: int,
+        direction: int,
+        name: str,
+        is_last: Callable[[Step], bool] = lambda step: False,
+    ) -> None:
+        walk = StepWalk(
+            self.loader,
+            self.listed,
+            fits,
+            start,
+            forward=direction > 0,
+            name=name,
+            count=self.taken_count() or 1,
+            is_last=is_last,
+        )
         self._arrive(self.hunt.walk(walk))
 
     # --- findings ---
@@ -297,3 +320,11 @@ class HuntingScreen(MovingScreen):
 
 def _is_rejected(step: Step) -> bool:
     return rejected_state(node_states(step)) is not None
+
+
+def _is_begin(step: Step) -> bool:
+    return step.step == 0
+
+
+def _is_end(step: Step) -> bool:
+    return step.stop is not None

@@ -8,8 +8,8 @@ from __future__ import annotations
 from textual import events
 from textual.app import ComposeResult
 
-from spectrace.format.text import visible
 from spectrace.tui.keys import Key
+from spectrace.tui.line_search import LineSearch
 from spectrace.tui.messages import LineClicked
 from spectrace.tui.pages.page import Page, PageLine
 from spectrace.tui.screens.reading import ReadingScreen
@@ -42,7 +42,7 @@ class PageScreen(ReadingScreen):
     def __init__(self, page: Page, row: int, *, scrolls_by_line: bool, word: str = "") -> None:
         super().__init__(page, row)
         self.word = word
-        self.needle = ""
+        self.search = LineSearch()
         self._scrolls_by_line = scrolls_by_line
         self._lines: list[PageLine] = []
         self._is_on_token = False
@@ -117,7 +117,7 @@ class PageScreen(ReadingScreen):
             self._pane("status").show([[Span(self.prompt.shown(width - 2), "strong"), Span(" ", "cursor")]])
             self._pane("hints").show([offer_line(self.prompt.offers, width)])
             return
-        words = [self._search_words()]
+        words = [self.search.words(self._lines, self.lines.cursor, typed_room(width))]
         is_new = self.facts is None or self.page.follows_cursor
         words += ["reading… (Esc stops)" if self.gathering.is_running and is_new else ""]
         words += self.viewer.steps.hunting_words() if self.page.follows_cursor else []
@@ -208,8 +208,8 @@ class PageScreen(ReadingScreen):
             self.say("stopped: this screen is not complete")
         elif self.page.follows_cursor and self.viewer.steps.stop():
             self.say("stopped")
-        elif self.needle:
-            self.needle = ""
+        elif self.search.text:
+            self.search.text = ""
             self.say("")
         else:
             self.action_leave()
@@ -239,35 +239,21 @@ class PageScreen(ReadingScreen):
 
     def search_for(self, text: str) -> None:
         """The next line that holds a text."""
-        self.needle = text or self.needle
+        self.search.text = text or self.search.text
         self.action_match(1)
 
     def action_match(self, direction: int) -> None:
         """The next or previous line that holds what was searched."""
         count = self.taken_count() or 1
-        found = self._matches()
-        if not self.needle:
+        if not self.search.text:
             self.say("nothing was searched yet: / searches")
-        elif not found:
+            return
+        found = self.search.next_match(self._lines, self.lines.cursor, direction, count)
+        if found is None:
             self.show_place()
         else:
-            here = self.lines.cursor
-            ahead = [index for index in found if (index > here if direction > 0 else index < here)]
-            ways = [*ahead, *found] if direction > 0 else [*reversed(ahead), *reversed(found)]
-            self._put_cursor(ways[(count - 1) % len(ways)], "" if ahead else "went round")
-
-    def _matches(self) -> list[int]:
-        fold = self.needle == self.needle.lower()
-        texts = (text_of(line.spans) for line in self._lines)
-        return [i for i, text in enumerate(texts) if self.needle in (text.lower() if fold else text)]
-
-    def _search_words(self) -> str:
-        if not self.needle:
-            return ""
-        found = self._matches()
-        place = sum(index <= self.lines.cursor for index in found)
-        shown = visible(self.needle, limit=typed_room(self.app.size.width))
-        return f"/{shown}: {f'{place} of {len(found)}' if found else 'no match'}"
+            index, went_round = found
+            self._put_cursor(index, "went round" if went_round else "")
 
     # --- what leads to the steps ---
 

@@ -15,6 +15,7 @@ from spectrace.tui.findings import Findings
 from spectrace.tui.layout import layout_for
 from spectrace.tui.loader import HeaderFacts, Loader
 from spectrace.tui.messages import LineClicked
+from spectrace.tui.minimap import rejected_shares
 from spectrace.tui.screens.hunting import HuntingScreen
 from spectrace.tui.spans import Line, Span
 from spectrace.tui.step_detail import detail_lines
@@ -138,7 +139,7 @@ class StepsScreen(HuntingScreen):
     def _lay_out(self) -> None:
         """Shares out the lines of the terminal, and what hangs on the width."""
         width, height = self.app.size
-        self.layout_now = layout_for(width, height, is_zoomed=self.is_zoomed)
+        self.layout_now = layout_for(width, height, self.loader.total, is_zoomed=self.is_zoomed)
         self._columns = columns_for(width, self.loader.total, self.loader.longest_request)
         for name in ("minimap", "detail", "hints"):
             pane, lines = self._pane(name), getattr(self.layout_now, name)
@@ -147,7 +148,7 @@ class StepsScreen(HuntingScreen):
         is_listed = self.layout_now.list > 0
         self.steps.display = self._pane("head").display = is_listed
         self.show_list()
-        self._shares = self.loader.minimap(width) if self.layout_now.minimap else []
+        self._shares = rejected_shares(self.loader, width) if self.layout_now.minimap else []
 
     def _show_all(self) -> None:
         width = self.app.size.width

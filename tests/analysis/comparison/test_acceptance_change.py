@@ -50,8 +50,17 @@ def test_simulated_acceptance_does_not_count(traced: Traced, cut: Cut) -> None:
     """An engine that is told how much to accept says nothing of its draft."""
     steps = cut(list(range(1, 40)), [3] * 12)
     found = compare(traced(steps), traced([{**step, "flags": ["simulated"]} for step in steps]))
-    assert found.acceptance.proposals[1] == 0
+    assert found.acceptance.proposals == (13, 0)
+    assert found.acceptance.simulated == (0, 13)
     assert found.acceptance.overall[0].change is None
+
+
+def test_a_sum_is_no_simulated_proposal(traced: Traced, cut: Cut) -> None:
+    """The one step that stands for many rounds counts nowhere as a proposal."""
+    steps = cut(list(range(1, 40)), [3] * 12)
+    found = compare(traced(steps), traced([{**step, "flags": ["summed"]} for step in steps]))
+    assert found.acceptance.proposals == (13, 0)
+    assert found.acceptance.simulated == (0, 0)
 
 
 def test_only_paired_requests_count(traced: Traced, cut: Cut) -> None:

@@ -5,6 +5,8 @@ Skipped, with the reason, where vLLM is not installed: `make test-engines` build
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -42,15 +44,29 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def v1(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
-    """Runs of vLLM's V1 runner."""
-    return run_child(CHILD, models, tmp_path_factory.mktemp("runs") / "v1", scenarios.V1)
+def runners(
+    request: pytest.FixtureRequest, models: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Future[Runs]]:
+    """The child of each runner that a test of this session asks for, both at once: each keeps a core busy."""
+    folder, pool = tmp_path_factory.mktemp("runs"), ThreadPoolExecutor()
+    wanted = {name for item in request.session.items for name in getattr(item, "fixturenames", ())}
+    return {
+        name: pool.submit(run_child, CHILD, models, folder / name, names, environment)
+        for name, names, environment in (("v1", scenarios.V1, {}), ("v2", scenarios.V2, ENVIRONMENT))
+        if name in wanted
+    }
 
 
 @pytest.fixture(scope="session")
-def v2(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
+def v1(runners: Mapping[str, Future[Runs]]) -> Runs:
+    """Runs of vLLM's V1 runner."""
+    return runners["v1"].result()
+
+
+@pytest.fixture(scope="session")
+def v2(runners: Mapping[str, Future[Runs]]) -> Runs:
     """Runs of vLLM's V2 runner, its kernels interpreted."""
-    return run_child(CHILD, models, tmp_path_factory.mktemp("runs") / "v2", scenarios.V2, ENVIRONMENT)
+    return runners["v2"].result()
 
 
 @pytest.fixture(scope="session")

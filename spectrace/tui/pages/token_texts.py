@@ -10,7 +10,7 @@ from spectrace.tui.loader import Loader
 
 
 @dataclass(frozen=True, slots=True)
-class Texts:
+class TokenTexts:
     """Escaped texts by id."""
 
     target: Mapping[int, str | None] = field(default_factory=dict)
@@ -21,18 +21,20 @@ class Texts:
         return None if token_id is None else (self.draft if draft else self.target).get(token_id)
 
 
-def texts_of(loader: Loader, target_ids: Iterable[int | None], draft_ids: Iterable[int | None] = ()) -> Texts:
+def texts_of(
+    loader: Loader, target_ids: Iterable[int | None], draft_ids: Iterable[int | None] = ()
+) -> TokenTexts:
     """The texts of some tokens."""
-    return Texts(
+    return TokenTexts(
         {token: loader.token(token) for token in target_ids if token is not None},
         {token: loader.token(token, draft=True) for token in draft_ids if token is not None},
     )
 
 
-def step_texts(loader: Loader, step: Step | None, more: Iterable[int | None] = ()) -> Texts:
+def step_texts(loader: Loader, step: Step | None, more: Iterable[int | None] = ()) -> TokenTexts:
     """The texts of everything a step names."""
     if step is None:
-        return Texts()
+        return TokenTexts()
     tops = [token for top in step.target_top or () for token, _ in top]
     raws = [token for top in step.draft_top or () for token, _ in top]
     target = [*(step.proposal_ids or ()), *(step.target_ids or ()), *(step.emitted_ids or ()), *tops, *more]
