@@ -15,13 +15,19 @@ MAX_STEPS = 1 << 24
 """Most steps in one call."""
 
 
+Group = tuple[int, Mapping[str, Any]]
+"""A number of steps, and their arrays."""
+Deferred = Group | list[Group] | None
+"""What a function returns that gives steps when it is called."""
+
+
 @dataclass(slots=True)
 class Batch:
     """One call of the writer that gave steps as arrays, waiting in its queue."""
 
     kind: ClassVar[str] = "batch"
     num_rows: int
-    arrays: Mapping[str, Any] | Callable[[], tuple[int, Mapping[str, Any]] | None]
+    arrays: Mapping[str, Any] | Callable[[], Deferred]
     copies: list[Any] | None = None
     """Where the engine may change its arrays: their bytes as they were given, in the same order. An array
     is then asked for its dtype and shape only; copying bytes costs half as much as copying an array."""
@@ -67,17 +73,18 @@ class Item:
         return int(self.kind == "step")
 
 
-def called(item: Item | Batch) -> Item | Batch | None:
-    """The item, or what it returns where it is deferred."""
+def called(item: Item | Batch) -> list[Item | Batch]:
+    """The item, or what it returns where it is deferred: nothing, steps, or several groups of steps."""
     if isinstance(item, Batch):
         if not callable(item.arrays):
-            return item
+            return [item]
         given = item.arrays()
-        return None if given is None else Batch(num_steps(given[0]), given[1])
+        groups = [] if given is None else given if isinstance(given, list) else [given]
+        return [Batch(num_steps(rows), arrays) for rows, arrays in groups]
     if item.kind != "step" or not callable(item.given):
-        return item
+        return [item]
     fields = item.given()
-    return None if fields is None else Item("step", fields)
+    return [] if fields is None else [Item("step", fields)]
 
 
 def num_steps(given: Any) -> int:

@@ -197,16 +197,13 @@ class Packer:
             pending.append(gap(item.num_rows, reason))
 
     def _resolved(self, items: Sequence[Item | Batch], pending: list[Pending]) -> list[Item | Batch]:
-        """The items, with what deferred ones return; where that is None there is nothing to record."""
-        found = []
+        """The items, with what deferred ones return."""
+        found: list[Item | Batch] = []
         for item in items:
             try:
-                made = called(item)
+                found += called(item)
             except Exception as error:  # noqa: BLE001  a recorder's code, of which nothing is known here
                 self._refuse(item, error, pending)
-                continue
-            if made is not None:
-                found.append(made)
         return found
 
     def add_rows(self, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -26,7 +26,7 @@ import numpy as np
 
 from spectrace.errors import RecorderError, UsageError
 from spectrace.format.headers import run_mapping
-from spectrace.format.items import MAX_STEPS, Batch, Item, num_steps
+from spectrace.format.items import MAX_STEPS, Batch, Deferred, Item, num_steps
 from spectrace.format.packer import Packer
 from spectrace.format.records import Run
 
@@ -124,15 +124,16 @@ class TraceWriter:
     def steps(
         self,
         num_rows: int,
-        arrays: Mapping[str, Any] | Callable[[], tuple[int, Mapping[str, Any]] | None],
+        arrays: Mapping[str, Any] | Callable[[], Deferred],
     ) -> bool:
         """Adds B steps from arrays, which are copied.
 
         Args:
             num_rows: B.
             arrays: by field or ``field.key``, see `spectrace.format.shredding.from_arrays`; or a function
-                that returns (B, arrays) or None and is called on the writing thread, where it may wait
-                for a device. ``num_rows`` then only says how many steps are lost if it fails.
+                that returns (B, arrays), a list of such groups, or None, and is called on the writing
+                thread, where it may wait for a device. ``num_rows`` then only says how many steps are lost
+                if it fails.
 
         Returns:
             False when the steps were counted as lost, so that ``arrays`` will not be called.
@@ -198,7 +199,8 @@ class TraceWriter:
         if not rows and len(self._queue) > QUEUE_LIMIT:
             self._dropped += 1
             return False
-        self._given_rows += rows
+        if rows:  # the writing thread puts amendments, and no rows: this number has one side
+            self._given_rows += rows
         self._queue.append(item)
         return True
 

@@ -315,6 +315,21 @@ def test_a_deferred_step_is_called_on_the_writing_thread(tmp_path: Path) -> None
         assert trace.gaps == []
 
 
+def test_deferred_steps_may_be_several_groups(tmp_path: Path) -> None:
+    """A function given to ``steps`` returns steps, groups of steps or nothing; a bad group costs itself only."""
+    first, second = _uniform(2, 3, 0), _uniform(3, 2, 0)
+    bad = {**first, "num_accepted": np.zeros(3, np.int64)}
+    with spectrace.TraceWriter(tmp_path / "t.spectrace", {}) as writer:
+        writer.steps(2, lambda: (2, first))
+        writer.steps(0, lambda: [(2, first), (2, bad), (3, second)])
+        writer.steps(0, list)
+        writer.steps(0, lambda: None)
+    with spectrace.open(tmp_path / "t.spectrace") as trace:
+        expected = [*_rows_of(2, first), *_rows_of(2, first), *_rows_of(3, second)]
+        assert same([present_fields(step) for step in trace], [as_read(row) for row in expected])
+        assert [(gap.lost, gap.reason) for gap in trace.gaps] == [(2, "malformed")]
+
+
 # --- other records -----------------------------------------------------------------------------
 
 
