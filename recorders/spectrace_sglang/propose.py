@@ -6,7 +6,7 @@ functions that they stand in for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from spectrace_serving.clock import Moment, now
+from spectrace_serving.outbox import Outbox
 from spectrace_serving.reduction import on_device
 from spectrace_sglang.captures import Proposed, Seeded
 from spectrace_sglang.tree import add_nodes, add_seed
 from spectrace_sglang.watch import DraftWatch, Seen
-from spectrace_transformers.reduction import Array
 
 if TYPE_CHECKING:
     from spectrace_sglang.recording import Recording
@@ -41,7 +41,7 @@ class DraftFollower:
         self._proposal: Proposed | None = None
         """The proposal that is about to be verified."""
         self._is_proposing = self._has_grown = False
-        self._nodes: Callable[[], Mapping[str, Array]] | None = None
+        self._nodes: Outbox | None = None
         """The draft's own values in this round."""
         runner = recording.engine.draft_runner
         if runner is not None:
@@ -99,14 +99,21 @@ class DraftFollower:
             pack.add("row_positions", torch.stack(seen.positions))  # [steps - 1, B * topk]
         if len(seen.inputs) == len(seen.positions) > 0 and recording.is_full:
             pack.add("row_rms", torch.stack(seen.inputs))  # [steps - 1, B * topk]
-        self._nodes = pack.send()
+        self._nodes = pack
 
     def _proposed(self, started: Moment) -> None:
         self._is_proposing = False
         if not self._has_grown:
             self._recording.tell_graph()
+        nodes, self._nodes = self._nodes, None
+        if nodes is not None:
+            self._recording.thinned(nodes)
         self._proposal = Proposed(
-            started=started, ended=now(self._device), arrays=self._nodes, topk=self._recording.engine.topk
+            started=started,
+            ended=now(self._device),
+            arrays=None if nodes is None else nodes.send(),
+            topk=self._recording.engine.topk,
+            num_bytes=0 if nodes is None else nodes.num_bytes,
         )
 
     # --- the draft reads on ---
@@ -175,4 +182,7 @@ class DraftFollower:
                 pack.add("seed_position", seen.positions[0].index_select(0, at))
             if seen.inputs:
                 pack.add("seed_rms", seen.inputs[0].index_select(0, at))
-        recording.seeded(Seeded(requests=recording.names(batch.reqs), arrays=pack.send()))
+        recording.thinned(pack)
+        recording.put(
+            Seeded(requests=recording.names(batch.reqs), arrays=pack.send(), num_bytes=pack.num_bytes)
+        )

@@ -54,7 +54,8 @@ class Joiner(join.Joiner[_Request]):
     def _proposed(self, event: Proposed) -> Iterator[Fields]:
         arrays = event.arrays()
         is_same = self._held is not None and self._held[0].engine_step == event.engine_step
-        yield from self._release(event.taps if is_same else None, arrays)
+        has_taps = is_same and "tap_projections" in arrays  # none where the reduction failed
+        yield from self._release(event.taps if has_taps else None, arrays)
         draft = Draft.of(event, arrays)
         for row, name in enumerate(event.requests):
             request = self.requests.get(name)

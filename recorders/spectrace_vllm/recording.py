@@ -34,8 +34,6 @@ from spectrace_vllm.watch import DraftWatch
 
 logger = logging.getLogger("spectrace")
 
-_TAKES = 3
-"""Groups of steps that one engine step makes at most, nearly always: see join.py."""
 _NO_LOGITS = "this draft makes its logits where no hook looks"
 _GRAPH = "graph capture hides the draft's forwards; --enforce-eager shows them"
 
@@ -170,6 +168,7 @@ class Recording(ServingRecording):
             started: when the engine step began.
             pack: numbers on their way.
         """
+        is_lost = self.loses(sum(self._requests.get(name, False) for name in requests), pack)
         self.put(
             Verified(
                 engine_step=self.engine_step,
@@ -180,9 +179,10 @@ class Recording(ServingRecording):
                 started=started,
                 ended=now(self._device),
                 arrays=pack.send(),
+                num_bytes=pack.num_bytes,
+                is_lost=is_lost,
             )
         )
-        self.ask(1)
 
     def proposing(self, batch: int, first: Callable[[], Tensor | None]) -> Moment:
         """The drafter begins.
@@ -219,7 +219,8 @@ class Recording(ServingRecording):
                 self._tell_hidden()
         else:
             lists = [list(ids) for ids in proposal]
-        self.joiner.put(
+        self.thinned(pack)
+        self.put(
             Proposed(
                 engine_step=self.engine_step,
                 requests=requests,
@@ -228,9 +229,9 @@ class Recording(ServingRecording):
                 arrays=pack.send(),
                 lists=lists,
                 taps=taps,
+                num_bytes=pack.num_bytes,
             )
         )
-        self.ask(_TAKES)
 
     def _tell_hidden(self) -> None:
         """The draft ran, and its logits passed no hook: a graph was replayed, or they are made elsewhere."""
