@@ -10,13 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from spectrace.format.items import Group
 from spectrace_serving.requests import Finished, Progress, Started
 from spectrace_serving.rows import Rules
 
 P = TypeVar("P", bound=Progress)
 T = TypeVar("T")
-Fields = tuple[int, dict[str, Any]]
-"""Some steps as `TraceWriter.steps` takes them: how many, and their columns."""
 
 
 class Joiner(ABC, Generic[P]):
@@ -32,7 +31,7 @@ class Joiner(ABC, Generic[P]):
         self.requests: dict[str, P] = {}
         self._progress = progress
         self._events: deque[Any] = deque()
-        self._ready: list[Fields] = []
+        self._ready: list[Group] = []
         # Each is written by one side only.
         self._put_bytes = self._taken_bytes = 0
 
@@ -47,7 +46,7 @@ class Joiner(ABC, Generic[P]):
             self._put_bytes += event.num_bytes
         self._events.append(event)
 
-    def take(self) -> list[Fields]:
+    def take(self) -> list[Group]:
         """All steps that are finished by now, in groups that have the same fields."""
         while self._events:
             event = self._events.popleft()
@@ -64,7 +63,7 @@ class Joiner(ABC, Generic[P]):
         return found
 
     @abstractmethod
-    def join(self, event: Any) -> Iterable[Fields]:
+    def join(self, event: Any) -> Iterable[Group]:
         """The steps that an event completes; `Finished` is told before its requests are forgotten."""
 
     def going_on(self, names: Sequence[str]) -> Iterator[tuple[int, P]]:

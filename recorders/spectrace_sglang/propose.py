@@ -45,8 +45,14 @@ class DraftFollower:
         """The draft's own values in this round."""
         runner = recording.engine.draft_runner
         if runner is not None:
-            is_fused = recording.engine.method == "eagle3"
-            self._watch = DraftWatch(runner, recording.guard, recording.wrap, is_fused=is_fused)
+            engine = recording.engine
+            self._watch = DraftWatch(
+                runner,
+                recording.guard,
+                recording.wrap,
+                is_fused=engine.method == "eagle3",
+                is_drawn=engine.is_drawn,
+            )
 
     def stop(self) -> None:
         """From here on the engine runs as if nothing were there."""
@@ -125,8 +131,9 @@ class DraftFollower:
         guard = self._recording.guard
         lengths = guard("seed", self._begin_reading, batch)
         result = original(worker, batch, *args, **kwargs)
+        seen = None if self._watch is None else self._watch.end()
         if lengths is not None:
-            guard("seed", self._seeded_by_prompts, batch, result, lengths)
+            guard("seed", self._seeded_by_prompts, batch, result, lengths, seen)
         return result
 
     def _draft_extend_for_decode(
@@ -136,8 +143,9 @@ class DraftFollower:
         guard = self._recording.guard
         began = guard("seed", self._begin_reading, batch)
         result = original(worker, batch, batch_result, *args, **kwargs)
+        seen = None if self._watch is None else self._watch.end()
         if began is not None:
-            guard("seed", self._seeded_by, worker, batch, batch_result)
+            guard("seed", self._seeded_by, worker, batch, batch_result, seen)
         return result
 
     def _begin_reading(self, batch: Any) -> list[int] | None:
@@ -146,28 +154,28 @@ class DraftFollower:
             return None
         if not self._recording.follows(batch.reqs):
             return None
-        self._watch.begin()
         lengths = getattr(batch, "extend_lens", None)
+        self._watch.begin()
         return list(lengths) if isinstance(lengths, list) else []
 
-    def _seeded_by_prompts(self, batch: Any, draft_input: Any, lengths: list[int]) -> None:
-        self._seeded(batch, draft_input, on_device(np.cumsum(lengths) - 1, self._device))
+    def _seeded_by_prompts(self, batch: Any, draft_input: Any, lengths: list[int], seen: Seen | None) -> None:
+        self._seeded(batch, draft_input, on_device(np.cumsum(lengths) - 1, self._device), seen)
 
-    def _seeded_by(self, worker: Any, batch: Any, batch_result: Any) -> None:
+    def _seeded_by(self, worker: Any, batch: Any, batch_result: Any, seen: Seen | None) -> None:
         size, width = len(batch.reqs), int(worker.speculative_num_draft_tokens)
         first = torch.arange(size, device=self._device) * width
         last = first + batch_result.accept_lens.long()[:size] - 1  # [B]
-        self._seeded(batch, batch_result.next_draft_input, last)
+        self._seeded(batch, batch_result.next_draft_input, last, seen)
 
-    def _seeded(self, batch: Any, draft_input: Any, at: Tensor) -> None:
+    def _seeded(self, batch: Any, draft_input: Any, at: Tensor, seen: Seen | None) -> None:
         """Adds what the draft thinks of the first token of the next proposal.
 
         Args:
             batch: SGLang's.
             draft_input: with the choices.
             at: [B] rows of the forward, each request's last.
+            seen: of that forward.
         """
-        seen = None if self._watch is None else self._watch.end()
         if seen is None or len(seen.logits) != 1:
             self._recording.tell_graph()
             return

@@ -94,7 +94,11 @@ class Recording(ServingRecording):
         ids, *values = DRAFT_VALUES
         self._hidden = values if engine.tells_raw_ids else [*values, ids]
         """What a graph hides: raw ids only where the map does not give them back."""
-        self.follower = Follower(self)
+        try:
+            self.follower = Follower(self)
+        except BaseException:
+            self.close()
+            raise
         self.undo.append(self.follower.stop)
 
     # --- what the follower reports ---

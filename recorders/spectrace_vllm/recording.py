@@ -113,7 +113,12 @@ class Recording(ServingRecording):
         self._watch: DraftWatch | None = None
         if engine.draft is not None:
             self._watch = DraftWatch(
-                engine.draft, self.guard, self.workspace, block=engine.block, is_full=self.is_full
+                engine.draft,
+                self.guard,
+                self.workspace,
+                block=engine.block,
+                is_greedy=engine.is_draft_greedy,
+                is_full=self.is_full,
             )
             self.undo.append(self._watch.remove)
 
@@ -191,9 +196,15 @@ class Recording(ServingRecording):
             batch: B requests.
             first: gives the row of each request in the drafter's first forward, once it is known.
         """
+        started = now(self._device)
         if self._watch is not None:
             self._watch.begin(batch, first)
-        return now(self._device)
+        return started
+
+    def stops_proposing(self) -> None:
+        """The drafter has returned, or raised."""
+        if self._watch is not None:
+            self._watch.stop()
 
     def proposed(
         self, requests: list[str], proposal: Any, started: Moment, pack: Outbox, taps: Taps | None

@@ -153,3 +153,131 @@ def test_a_disk_that_never_answers_ends_the_recording(
     assert {name: host.text(name) for name in PROMPTS} == texts_without(make, 10)
     assert "disk does not answer" in header(recording.writer.path).capture.unavailable["steps"]
     assert caplog.text.count("disk does not answer") == 1
+
+
+def test_a_step_that_cannot_be_followed_ends_the_steps(
+    make: Callable[[], Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its own hook fails, nothing is recorded with the times and the number of another."""
+    host = make()
+    recording = host.attach(Settings(out=tmp_path))
+    for _ in range(3):
+        host.step()
+
+    def broken(*_: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    name = "began" if hasattr(recording, "began") else "begins"
+    monkeypatch.setattr(recording, name, broken)
+    host.step()
+    monkeypatch.undo()
+    for _ in range(3):
+        host.step()
+    recording.close()
+    assert {name: host.text(name) for name in PROMPTS} == texts_without(make, 7)
+    for steps in by_request(recording.writer.path).values():
+        assert [step.engine_step for step in steps] == [0, 1, 2]
+    assert any("on purpose" in why for why in header(recording.writer.path).capture.unavailable.values())
+
+
+def test_a_draft_is_not_watched_for_ever(
+    make: Callable[[], Host], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where what follows a proposal fails, the draft's logits are not collected from then on."""
+
+    def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("broken on purpose")
+
+    host = make()
+    recording = host.attach(Settings(out=tmp_path))
+    if isinstance(host.engine, sglang_fakes.Scheduler):
+        monkeypatch.setattr("spectrace_sglang.propose.on_device", broken)
+        host.step()
+        assert recording.follower._watch._seen is None
+    else:
+        monkeypatch.setattr(recording, "proposed", broken)
+        for _ in range(5):
+            host.step()
+        assert len(recording._watch._logits) <= vllm_fakes.K
+    recording.close()
+
+
+def test_the_drafts_values_are_those_before_temperature(make: Callable[[], Host], tmp_path: Path) -> None:
+    """A draft that draws its tokens divides its logits in place; the trace holds what the model said."""
+    host = make()
+    if isinstance(host.engine, sglang_fakes.Scheduler):
+        live: Any = host.engine
+        run = live._run
+        live.server_args.speculative_use_rejection_sampling = True
+
+        def tempered(*args: Any) -> Any:
+            output = run(*args)
+            output.next_token_logits.mul_(4)
+            return output
+
+        live._run = tempered
+        recording = host.attach(Settings(out=tmp_path))
+    else:
+        host.engine.vllm_config.speculative_config.draft_sample_method = "probabilistic"
+        recording = host.attach(Settings(out=tmp_path))
+        head = recording.engine.draft.logits_processor
+        head.register_forward_hook(lambda _module, _args, logits: logits.mul_(4))
+    for _ in range(4):
+        host.step()
+    recording.close()
+    steps = [step for own in by_request(recording.writer.path).values() for step in own[1:]]
+    assert len(steps) == 6
+    for step in steps:
+        best = max(top[0][1] for top in step.draft_top)
+        assert -0.2 < best < -0.01  # e^8 among the others; four times as much would leave nothing to them
+
+
+def test_a_hook_that_does_not_come_off_keeps_no_file_open(make: Callable[[], Host], tmp_path: Path) -> None:
+    """The other hooks come off, and the trace is closed."""
+
+    def broken() -> None:
+        raise RuntimeError("broken on purpose")
+
+    host = make()
+    recording = host.attach(Settings(out=tmp_path))
+    host.step()
+    recording.undo.append(broken)
+    recording.close()
+    assert not recording.undo
+    with spectrace.open(recording.writer.path) as trace:
+        assert trace.state == "closed"
+    host.step()
+
+
+def test_a_worker_ends_whatever_becomes_of_its_recording(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The worker's own shutdown runs after ours, also where ours raises."""
+    import sys
+    from types import ModuleType, SimpleNamespace
+
+    from spectrace_vllm import register
+
+    ended: list[Any] = []
+
+    class WorkerWrapperBase:
+        def initialize_from_config(self) -> None: ...
+
+        def shutdown(self) -> None:
+            ended.append(self)
+
+    def broken() -> None:
+        raise RuntimeError("broken on purpose")
+
+    module: Any = ModuleType("vllm.v1.worker.worker_base")
+    module.WorkerWrapperBase = WorkerWrapperBase
+    for name in ("vllm", "vllm.v1", "vllm.v1.worker"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setenv("SPECTRACE_OUT", str(tmp_path))
+    register()
+    worker: Any = WorkerWrapperBase()
+    worker.worker = SimpleNamespace(_spectrace=SimpleNamespace(close=broken))
+    worker.shutdown()
+    assert ended == [worker]
+    assert "broken on purpose" in caplog.text
