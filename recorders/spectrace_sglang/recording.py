@@ -77,7 +77,7 @@ class Recording(ServingRecording):
 
     def __init__(self, engine: Engine, settings: Settings, problems: Sequence[str]) -> None:
         vocabulary = read_vocabulary("sglang", lambda: engine.tokenizer)
-        header = run_facts(engine, vocabulary, misfits(problems, FIX))
+        header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self.raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         """[V] raw id of each target id, on the device."""
         writer = open_trace("sglang", settings, header, vocabulary, engine.target_ids)

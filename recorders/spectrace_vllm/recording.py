@@ -95,7 +95,7 @@ class Recording(ServingRecording):
 
     def __init__(self, engine: Engine, settings: Settings, problems: list[str]) -> None:
         vocabulary = read_vocabulary("vllm", engine.tokenizer)
-        header = run_facts(engine, vocabulary, misfits(problems, FIX))
+        header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self._raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         writer = open_trace("vllm", settings, header, vocabulary, engine.target_ids)
         rules = Rules(
