@@ -6,6 +6,7 @@ decide what was committed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ class Taps:
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class Outcome(ABC):
     """One request in a verified batch, and what the step came to."""
 
     name: str
@@ -67,14 +68,14 @@ class Outcome:
         return len(self.proposal)
 
     @property
+    @abstractmethod
     def is_all_accepted(self) -> bool:
         """Whether no token of the proposal was left that could have been accepted."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def places(self) -> Sequence[int]:
         """Of each committed token, the row whose pick it is: 0 for the root, n + 1 for proposal[n]."""
-        raise NotImplementedError
 
 
 def scalars(

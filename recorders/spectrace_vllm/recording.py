@@ -34,6 +34,7 @@ from spectrace_vllm.watch import DraftWatch
 
 logger = logging.getLogger("spectrace")
 
+_OF_LOGITS = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top")
 _NO_LOGITS = "this draft makes its logits where no hook looks"
 _GRAPH = "graph capture hides the draft's forwards; --enforce-eager shows them"
 
@@ -247,7 +248,7 @@ class Recording(ServingRecording):
     def _tell_hidden(self) -> None:
         """The draft ran, and its logits passed no hook: a graph was replayed, or they are made elsewhere."""
         if self.engine.config.model_config.enforce_eager:
-            self.lacks(DRAFT_VALUES[:4], _NO_LOGITS)
+            self.lacks(_OF_LOGITS, _NO_LOGITS)
         else:
             self.lacks(DRAFT_VALUES, _GRAPH, mode="graph")
 
