@@ -22,5 +22,7 @@ class Verification:
     started: Moment
     ended: Moment
     arrays: Arrays
-    is_lost: bool = False
-    """Already counted as lost."""
+    num_bytes: int
+    """Memory that it holds until it is joined, roughly."""
+    is_lost: bool
+    """Already counted as lost: of the arrays, ids alone are there."""

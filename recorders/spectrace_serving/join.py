@@ -10,13 +10,12 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+from spectrace.format.items import Group
 from spectrace_serving.requests import Finished, Progress, Started
 from spectrace_serving.rows import Rules
 
 P = TypeVar("P", bound=Progress)
 T = TypeVar("T")
-Fields = tuple[int, dict[str, Any]]
-"""Some steps as `TraceWriter.steps` takes them: how many, and their columns."""
 
 
 class Joiner(ABC, Generic[P]):
@@ -32,27 +31,39 @@ class Joiner(ABC, Generic[P]):
         self.requests: dict[str, P] = {}
         self._progress = progress
         self._events: deque[Any] = deque()
-        self._ready: deque[Fields] = deque()
+        self._ready: list[Group] = []
+        # Each is written by one side only.
+        self._put_bytes = self._taken_bytes = 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory of the events that wait, roughly."""
+        return self._put_bytes - self._taken_bytes
 
     def put(self, event: Any) -> None:
-        """Adds an event; called on any thread."""
+        """Adds an event; called on the engine's thread, and with a request's end on any."""
+        if not isinstance(event, (Started, Finished)):
+            self._put_bytes += event.num_bytes
         self._events.append(event)
 
-    def take(self) -> Fields | None:
-        """Some finished steps; None when there are none."""
+    def take(self) -> list[Group]:
+        """All steps that are finished by now, in groups that have the same fields."""
         while self._events:
             event = self._events.popleft()
             if isinstance(event, Started):
                 self.requests[event.request] = self._progress(event)
                 continue
+            if not isinstance(event, Finished):
+                self._taken_bytes += event.num_bytes
             self._ready.extend(self.join(event))
             if isinstance(event, Finished):
                 for name in event.requests:
                     self.requests.pop(name, None)
-        return self._ready.popleft() if self._ready else None
+        found, self._ready = self._ready, []
+        return found
 
     @abstractmethod
-    def join(self, event: Any) -> Iterable[Fields]:
+    def join(self, event: Any) -> Iterable[Group]:
         """The steps that an event completes; `Finished` is told before its requests are forgotten."""
 
     def going_on(self, names: Sequence[str]) -> Iterator[tuple[int, P]]:

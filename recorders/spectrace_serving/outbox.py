@@ -6,7 +6,7 @@ keeps the rows and the writer's thread reduces them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -14,6 +14,9 @@ from torch import Tensor
 
 from spectrace_serving.guard import Guard
 from spectrace_transformers.reduction import Array, Pack
+
+_EVENT_BYTES = 4096
+"""What an event takes besides its numbers, roughly: names, times, objects."""
 
 
 class Outbox(Pack):
@@ -28,6 +31,15 @@ class Outbox(Pack):
         super().__init__(device)
         self._guard = guard
         self._waiting: list[tuple[str, Callable[..., None], tuple[Any, ...]]] = []
+        self._reduced: set[str] = set()
+        """Names of what reductions have added."""
+
+    @property
+    def num_bytes(self) -> int:
+        """Memory that the event holds until it is taken: of what waits to be reduced, the rows."""
+        held = (args for _, _, args in self._waiting)
+        rows = sum(tensor.numel() * tensor.element_size() for tensor in _rows(held))
+        return _EVENT_BYTES + super().num_bytes + rows
 
     def kept(self, rows: Tensor) -> Tensor:
         """Rows that the engine is about to change, as they are now, where they are reduced later."""
@@ -43,15 +55,34 @@ class Outbox(Pack):
         """
         if self.device.type == "cpu":
             self._waiting.append((name, action, args))
-        else:
-            self._guard(name, action, self, *args)
+            return
+        before = set(self._tensors)
+        self._guard(name, action, self, *args)
+        self._reduced |= self._tensors.keys() - before
+
+    def drop(self) -> None:
+        """Lets go of all that reductions have added or would; ids, lengths and places stay."""
+        self._waiting.clear()
+        for name in self._reduced:
+            del self._tensors[name]
+        self._reduced.clear()
 
     def send(self) -> Callable[[], Mapping[str, Array]]:
         """Starts the copy to the host, where one is needed; the result waits for it, or reduces."""
-        return self._reduced if self.device.type == "cpu" else super().send()
+        return self._arrays if self.device.type == "cpu" else super().send()
 
-    def _reduced(self) -> Mapping[str, Array]:
+    def _arrays(self) -> Mapping[str, Array]:
+        waiting, self._waiting = self._waiting, []  # whose rows nobody needs from here on
         with torch.inference_mode():
-            for name, action, args in self._waiting:
+            for name, action, args in waiting:
                 self._guard(name, action, self, *args)
         return super().send()()
+
+
+def _rows(held: Iterable[Any]) -> Iterator[Tensor]:
+    """The tensors of real numbers among some arguments; ids are few, and a map is held once for all."""
+    for value in held:
+        if isinstance(value, (tuple, list)):
+            yield from _rows(value)
+        elif isinstance(value, Tensor) and value.is_floating_point():
+            yield value

@@ -30,7 +30,7 @@ def guarded(engine: str, action: Callable[..., Any], *args: Any) -> Any:
     try:
         return action(*args)
     except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-        logger.warning("%s: nothing is recorded: %s; try: spectrace doctor", engine, error)
+        logger.warning("%s: nothing is recorded from here on: %s; try: spectrace doctor", engine, error)
         return None
 
 

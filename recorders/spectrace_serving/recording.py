@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from spectrace.format.writer import TraceWriter
-from spectrace_serving.captures import Verification
 from spectrace_serving.facts import Facts
 from spectrace_serving.guard import Guard, free_name
 from spectrace_serving.join import Joiner
@@ -32,8 +31,9 @@ logger = logging.getLogger("spectrace")
 FLUSH_INTERVAL = 0.1
 """Seconds between two writes. Packing costs per write rather than per step and holds the interpreter's lock,
 for which the engine waits: with steps of 12 ms it costs half of what it does at 0.01."""
-_REST = 64
-"""More groups of steps than are ever left at the end of a recording."""
+BACKLOG_BYTES = 256 << 20
+"""What may wait for the writing thread, bytes: while a disk stalls, of further events ids alone are kept, and
+once these take as much, the recording ends. On a CPU whole rows of logits wait."""
 
 
 def read_vocabulary(engine: str, tokenizer: Callable[[], Any]) -> Vocabulary | None:
@@ -124,6 +124,12 @@ class ServingRecording:
         self._is_rule_known = "rule" in header["verification"]
         self._rules: list[Facts] = []
         self._told: set[str] = set()
+        self._is_thin = False
+        """Of an event since the last verification, ids alone were kept."""
+        self._thin_bytes = 0
+        """What such events take, since there was last room for a whole one."""
+        self._ended: str | None = None
+        """Why the recording ended before the engine did."""
         atexit.register(self.close)
         logger.info("%s: recording to %s", engine, writer.path)
 
@@ -136,14 +142,24 @@ class ServingRecording:
 
     def close(self) -> None:
         """Takes the hooks off and ends the trace; a second call does nothing."""
-        while self.undo:
-            self.undo.pop()()
+        self._take_off()
         atexit.unregister(self.close)
         self.joiner.put(Finished(()))  # lets go of steps that are held back
-        self.ask(_REST)
+        self.writer.steps(0, self.joiner.take)
+        if self._ended is not None:
+            self._say_ended()
         if not self.writer.flush():
             logger.warning("%s: %s: not everything was written in time", self._name, self.writer.path)
         self.writer.close()
+
+    def _take_off(self) -> None:
+        """Takes the hooks off; one that does not come off keeps no other, and no file."""
+        while self.undo:
+            undo = self.undo.pop()
+            try:
+                undo()
+            except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
+                logger.warning("%s: a hook stays: %s: %s", self._name, type(error).__name__, error)
 
     # --- requests ---
 
@@ -194,15 +210,51 @@ class ServingRecording:
         """A new one, for one event."""
         return Outbox(self._device, self.guard)
 
-    def put(self, event: Verification) -> None:
-        """Hands over a verified batch, and has the writer's thread look for finished steps."""
-        self.joiner.put(event)
-        event.is_lost = not self.writer.steps(len(event.requests), self.joiner.take)
+    def loses(self, num_rows: int, pack: Outbox) -> bool:
+        """Whether there is no room for a batch's steps: they are counted as lost, and ids alone are kept.
 
-    def ask(self, times: int) -> None:
-        """Has the writer's thread look for further groups of finished steps: it takes one at a time."""
-        for _ in range(times):
-            self.writer.steps(0, self.joiner.take)
+        Asked before the event is put, since the writer's thread looks into it from then on.
+
+        Args:
+            num_rows: B.
+            pack: of the verification, not yet sent.
+        """
+        if self.thinned(pack) or self._is_thin:
+            self.writer.lose(num_rows)
+        elif self.writer.steps(num_rows, self.joiner.take):
+            self._thin_bytes = 0
+            return False
+        else:
+            self._thin(pack)
+        self._is_thin = False
+        return True
+
+    def thinned(self, pack: Outbox) -> bool:
+        """Where too much waits, keeps the ids alone of what a hook hands over; says whether it did."""
+        if self.joiner.num_bytes <= BACKLOG_BYTES:
+            return False
+        self._thin(pack)
+        return True
+
+    def _thin(self, pack: Outbox) -> None:
+        pack.drop()
+        self._is_thin = True
+        self._thin_bytes += pack.num_bytes
+
+    def put(self, event: Any) -> None:
+        """Hands over an event, and has the writer's thread look for finished steps."""
+        self.joiner.put(event)
+        self.writer.steps(0, self.joiner.take)
+        if self._thin_bytes > BACKLOG_BYTES and self._ended is None:
+            self._ended = (
+                "recording ended: the disk does not answer, and what waits for it took too much memory"
+            )
+            logger.warning("%s: %s: %s; serving goes on", self._name, self.writer.path, self._ended)
+            self._take_off()
+            self._say_ended()
+
+    def _say_ended(self) -> None:
+        self.writer.amend(capture={"unavailable": {"steps": self._ended}})
 
     def lacks(self, fields: Iterable[str], reason: str, **capture: str) -> None:
         """Adds why fields are missing; a reason that was given already is not given again.

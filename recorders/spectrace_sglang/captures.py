@@ -20,6 +20,8 @@ class Proposed:
     arrays: Arrays | None
     """None where the draft's own values did not pass the hooks."""
     topk: int
+    num_bytes: int
+    """Memory that it holds until it is joined, roughly."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -41,6 +43,8 @@ class Seeded:
 
     requests: Sequence[str]
     arrays: Arrays
+    num_bytes: int
+    """Memory that it holds until it is joined, roughly."""
 
 
 Event = Finished | Verified | Seeded

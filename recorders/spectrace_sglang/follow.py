@@ -95,15 +95,19 @@ class Follower(DraftFollower):
         pack.add("accept_index", accept_index[:size].long().clone())
         proposed, self._proposal = self._proposal, None
         ended = now(self._device)
-        self._recording.verified(
+        names = self._recording.names(batch.reqs)
+        is_lost = self._recording.loses(sum(map(bool, names)), pack)
+        self._recording.put(
             Verified(
                 engine_step=self._recording.engine_step,
-                requests=self._recording.names(batch.reqs),
+                requests=names,
                 num_nodes=n,
                 is_tree=verify_input.tree_topk != 1,
                 started=ended if proposed is None else proposed.ended,
                 ended=ended,
                 arrays=pack.send(),
+                num_bytes=pack.num_bytes + (0 if proposed is None else proposed.num_bytes),
+                is_lost=is_lost,
                 taps=taps,
                 proposed=proposed,
             )
@@ -189,15 +193,19 @@ class Follower(DraftFollower):
             counts,
         )  # fmt: skip
         chunked = getattr(batch, "chunked_req", None)
-        self._recording.verified(
+        names = self._recording.names(batch.reqs)
+        is_lost = self._recording.loses(sum(map(bool, names)), pack)
+        self._recording.put(
             Verified(
                 engine_step=self._recording.engine_step,
-                requests=self._recording.names(batch.reqs),
+                requests=names,
                 num_nodes=1,
                 is_tree=False,
                 started=started,
                 ended=now(self._device),
                 arrays=pack.send(),
+                num_bytes=pack.num_bytes,
+                is_lost=is_lost,
                 taps=taps,
                 prompts=[
                     (int(prefix + length), request is chunked)

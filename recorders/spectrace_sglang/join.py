@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from spectrace.format.items import Group
 from spectrace_serving import join
-from spectrace_serving.join import Fields, grouped
+from spectrace_serving.join import grouped
 from spectrace_serving.requests import Progress
 from spectrace_sglang.captures import Event, Seeded, Verified
 from spectrace_sglang.steps import Batch, Row, Rules, Seed, fields_of
@@ -36,7 +37,7 @@ class Joiner(join.Joiner[_Request]):
     def __init__(self, rules: Rules) -> None:
         super().__init__(rules, _Request)
 
-    def join(self, event: Event) -> Iterator[Fields]:
+    def join(self, event: Event) -> Iterator[Group]:
         """The steps that an event completes."""
         if isinstance(event, Verified):
             yield from self._verified(event)
@@ -47,7 +48,7 @@ class Joiner(join.Joiner[_Request]):
                 if request is not None:
                     request.seed = Seed(arrays, row)
 
-    def _verified(self, event: Verified) -> Iterator[Fields]:
+    def _verified(self, event: Verified) -> Iterator[Group]:
         """Makes steps of a verification."""
         proposed = event.proposed
         drafts = None if proposed is None or proposed.arrays is None else proposed.arrays()

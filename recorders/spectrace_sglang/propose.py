@@ -6,7 +6,7 @@ functions that they stand in for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from spectrace_serving.clock import Moment, now
+from spectrace_serving.outbox import Outbox
 from spectrace_serving.reduction import on_device
 from spectrace_sglang.captures import Proposed, Seeded
 from spectrace_sglang.tree import add_nodes, add_seed
 from spectrace_sglang.watch import DraftWatch, Seen
-from spectrace_transformers.reduction import Array
 
 if TYPE_CHECKING:
     from spectrace_sglang.recording import Recording
@@ -41,12 +41,18 @@ class DraftFollower:
         self._proposal: Proposed | None = None
         """The proposal that is about to be verified."""
         self._is_proposing = self._has_grown = False
-        self._nodes: Callable[[], Mapping[str, Array]] | None = None
+        self._nodes: Outbox | None = None
         """The draft's own values in this round."""
         runner = recording.engine.draft_runner
         if runner is not None:
-            is_fused = recording.engine.method == "eagle3"
-            self._watch = DraftWatch(runner, recording.guard, recording.wrap, is_fused=is_fused)
+            engine = recording.engine
+            self._watch = DraftWatch(
+                runner,
+                recording.guard,
+                recording.wrap,
+                is_fused=engine.method == "eagle3",
+                is_drawn=engine.is_drawn,
+            )
 
     def stop(self) -> None:
         """From here on the engine runs as if nothing were there."""
@@ -99,14 +105,21 @@ class DraftFollower:
             pack.add("row_positions", torch.stack(seen.positions))  # [steps - 1, B * topk]
         if len(seen.inputs) == len(seen.positions) > 0 and recording.is_full:
             pack.add("row_rms", torch.stack(seen.inputs))  # [steps - 1, B * topk]
-        self._nodes = pack.send()
+        self._nodes = pack
 
     def _proposed(self, started: Moment) -> None:
         self._is_proposing = False
         if not self._has_grown:
             self._recording.tell_graph()
+        nodes, self._nodes = self._nodes, None
+        if nodes is not None:
+            self._recording.thinned(nodes)
         self._proposal = Proposed(
-            started=started, ended=now(self._device), arrays=self._nodes, topk=self._recording.engine.topk
+            started=started,
+            ended=now(self._device),
+            arrays=None if nodes is None else nodes.send(),
+            topk=self._recording.engine.topk,
+            num_bytes=0 if nodes is None else nodes.num_bytes,
         )
 
     # --- the draft reads on ---
@@ -118,8 +131,9 @@ class DraftFollower:
         guard = self._recording.guard
         lengths = guard("seed", self._begin_reading, batch)
         result = original(worker, batch, *args, **kwargs)
+        seen = None if self._watch is None else self._watch.end()
         if lengths is not None:
-            guard("seed", self._seeded_by_prompts, batch, result, lengths)
+            guard("seed", self._seeded_by_prompts, batch, result, lengths, seen)
         return result
 
     def _draft_extend_for_decode(
@@ -129,8 +143,9 @@ class DraftFollower:
         guard = self._recording.guard
         began = guard("seed", self._begin_reading, batch)
         result = original(worker, batch, batch_result, *args, **kwargs)
+        seen = None if self._watch is None else self._watch.end()
         if began is not None:
-            guard("seed", self._seeded_by, worker, batch, batch_result)
+            guard("seed", self._seeded_by, worker, batch, batch_result, seen)
         return result
 
     def _begin_reading(self, batch: Any) -> list[int] | None:
@@ -139,28 +154,28 @@ class DraftFollower:
             return None
         if not self._recording.follows(batch.reqs):
             return None
-        self._watch.begin()
         lengths = getattr(batch, "extend_lens", None)
+        self._watch.begin()
         return list(lengths) if isinstance(lengths, list) else []
 
-    def _seeded_by_prompts(self, batch: Any, draft_input: Any, lengths: list[int]) -> None:
-        self._seeded(batch, draft_input, on_device(np.cumsum(lengths) - 1, self._device))
+    def _seeded_by_prompts(self, batch: Any, draft_input: Any, lengths: list[int], seen: Seen | None) -> None:
+        self._seeded(batch, draft_input, on_device(np.cumsum(lengths) - 1, self._device), seen)
 
-    def _seeded_by(self, worker: Any, batch: Any, batch_result: Any) -> None:
+    def _seeded_by(self, worker: Any, batch: Any, batch_result: Any, seen: Seen | None) -> None:
         size, width = len(batch.reqs), int(worker.speculative_num_draft_tokens)
         first = torch.arange(size, device=self._device) * width
         last = first + batch_result.accept_lens.long()[:size] - 1  # [B]
-        self._seeded(batch, batch_result.next_draft_input, last)
+        self._seeded(batch, batch_result.next_draft_input, last, seen)
 
-    def _seeded(self, batch: Any, draft_input: Any, at: Tensor) -> None:
+    def _seeded(self, batch: Any, draft_input: Any, at: Tensor, seen: Seen | None) -> None:
         """Adds what the draft thinks of the first token of the next proposal.
 
         Args:
             batch: SGLang's.
             draft_input: with the choices.
             at: [B] rows of the forward, each request's last.
+            seen: of that forward.
         """
-        seen = None if self._watch is None else self._watch.end()
         if seen is None or len(seen.logits) != 1:
             self._recording.tell_graph()
             return
@@ -175,4 +190,7 @@ class DraftFollower:
                 pack.add("seed_position", seen.positions[0].index_select(0, at))
             if seen.inputs:
                 pack.add("seed_rms", seen.inputs[0].index_select(0, at))
-        recording.seeded(Seeded(requests=recording.names(batch.reqs), arrays=pack.send()))
+        recording.thinned(pack)
+        recording.put(
+            Seeded(requests=recording.names(batch.reqs), arrays=pack.send(), num_bytes=pack.num_bytes)
+        )

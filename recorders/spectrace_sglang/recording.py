@@ -17,7 +17,6 @@ from spectrace_serving.recording import ServingRecording, open_trace, read_vocab
 from spectrace_serving.requests import Finished
 from spectrace_serving.settings import Settings
 from spectrace_sglang.admission import is_greedy, sampling_facts, started_request
-from spectrace_sglang.captures import Seeded, Verified
 from spectrace_sglang.engine import Engine
 from spectrace_sglang.facts import request_rule, run_facts
 from spectrace_sglang.follow import Follower
@@ -27,8 +26,6 @@ from spectrace_sglang.steps import Rules
 
 logger = logging.getLogger("spectrace")
 
-_TAKES = 4
-"""Groups of steps that one round makes at most: see join.py."""
 _UNFOLLOWED = ("DFLASH", "DSPARK")
 """Algorithms that decide in functions of their own: of them a trace would hold the prompts alone."""
 _GRAPH = "graph capture hides the draft's forwards; --disable-cuda-graph shows them"
@@ -97,7 +94,11 @@ class Recording(ServingRecording):
         ids, *values = DRAFT_VALUES
         self._hidden = values if engine.tells_raw_ids else [*values, ids]
         """What a graph hides: raw ids only where the map does not give them back."""
-        self.follower = Follower(self)
+        try:
+            self.follower = Follower(self)
+        except BaseException:
+            self.close()
+            raise
         self.undo.append(self.follower.stop)
 
     # --- what the follower reports ---
@@ -149,15 +150,6 @@ class Recording(ServingRecording):
         held = set(self._requests.values())
         names = (name, *(f"{name}#{number}" for number in range(2, 1000)))
         return next((free for free in names if free not in held), f"{name}#{self._num_requests}")
-
-    def verified(self, event: Verified) -> None:
-        """A batch was verified, or prompts were read."""
-        self.put(event)
-        self.ask(_TAKES - 1)
-
-    def seeded(self, event: Seeded) -> None:
-        """The first choices for the next proposal are known."""
-        self.joiner.put(event)
 
     def tell_graph(self) -> None:
         """The draft ran, and nothing of it passed the hooks: a graph was replayed."""

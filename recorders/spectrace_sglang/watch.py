@@ -37,10 +37,14 @@ class DraftWatch:
         guard: runs an action of ours; whatever it raises ends the recording of this part only.
         wrap: replaces a function on an object until the recording ends.
         is_fused: states of several boundaries are fused once, before the first forward: EAGLE-3.
+        is_drawn: tokens are drawn from the logits, which whoever draws may change.
     """
 
-    def __init__(self, runner: Any, guard: Guard, wrap: Callable[..., None], *, is_fused: bool) -> None:
+    def __init__(
+        self, runner: Any, guard: Guard, wrap: Callable[..., None], *, is_fused: bool, is_drawn: bool
+    ) -> None:
         self._guard = guard
+        self._is_drawn = is_drawn
         self._seen: Seen | None = None
         self._handle: Any = None
         wrap(runner, "forward", self._forward)
@@ -86,7 +90,8 @@ class DraftWatch:
             self._read(seen, states)
 
     def _said(self, seen: Seen, output: Any) -> None:
-        seen.logits.append(output.logits_output.next_token_logits)
+        logits = output.logits_output.next_token_logits
+        seen.logits.append(logits.clone() if self._is_drawn else logits)
 
     def _fused(self, _module: Any, _args: Any, output: Any) -> None:
         if self._seen is not None and isinstance(output, Tensor):

@@ -36,6 +36,8 @@ class Proposed:
     lists: Sequence[Sequence[int]] | None = None
     """[B] the proposals of a lookup on the host; None where they are in the arrays."""
     taps: Taps | None = None
+    num_bytes: int
+    """Memory that it holds until it is joined, roughly."""
 
 
 Event = Finished | Verified | Proposed

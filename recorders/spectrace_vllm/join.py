@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from spectrace.format.items import Group
 from spectrace_serving import join
-from spectrace_serving.join import Fields, grouped
+from spectrace_serving.join import grouped
 from spectrace_serving.requests import Progress
 from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
@@ -42,7 +43,7 @@ class Joiner(join.Joiner[_Request]):
         self._held: tuple[Verified, Mapping[str, Array]] | None = None
         """The last verification: the states of its forward come with the next proposal."""
 
-    def join(self, event: Event) -> Iterator[Fields]:
+    def join(self, event: Event) -> Iterator[Group]:
         """The steps that an event completes."""
         if isinstance(event, Proposed):
             yield from self._proposed(event)
@@ -51,17 +52,18 @@ class Joiner(join.Joiner[_Request]):
         if isinstance(event, Verified):
             self._held = (event, event.arrays())
 
-    def _proposed(self, event: Proposed) -> Iterator[Fields]:
+    def _proposed(self, event: Proposed) -> Iterator[Group]:
         arrays = event.arrays()
         is_same = self._held is not None and self._held[0].engine_step == event.engine_step
-        yield from self._release(event.taps if is_same else None, arrays)
+        has_taps = is_same and "tap_projections" in arrays  # none where the reduction failed
+        yield from self._release(event.taps if has_taps else None, arrays)
         draft = Draft.of(event, arrays)
         for row, name in enumerate(event.requests):
             request = self.requests.get(name)
             if request is not None:
                 request.draft, request.draft_row = draft, row
 
-    def _release(self, taps: Taps | None, tap_arrays: Mapping[str, Array]) -> Iterator[Fields]:
+    def _release(self, taps: Taps | None, tap_arrays: Mapping[str, Array]) -> Iterator[Group]:
         """Makes steps of the verification that is held back."""
         if self._held is None:
             return

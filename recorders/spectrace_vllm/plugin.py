@@ -35,7 +35,7 @@ def _wrap_worker() -> None:
     def shutdown_with_trace(self: Any, *args: Any, **kwargs: Any) -> Any:
         recording = getattr(getattr(self, "worker", None), "_spectrace", None)
         if recording is not None:
-            recording.close()
+            guarded("vllm", recording.close)
         return shutdown(self, *args, **kwargs)
 
     setattr(WorkerWrapperBase, _MARK, True)

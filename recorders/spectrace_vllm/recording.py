@@ -34,8 +34,6 @@ from spectrace_vllm.watch import DraftWatch
 
 logger = logging.getLogger("spectrace")
 
-_TAKES = 3
-"""Groups of steps that one engine step makes at most, nearly always: see join.py."""
 _NO_LOGITS = "this draft makes its logits where no hook looks"
 _GRAPH = "graph capture hides the draft's forwards; --enforce-eager shows them"
 
@@ -115,7 +113,12 @@ class Recording(ServingRecording):
         self._watch: DraftWatch | None = None
         if engine.draft is not None:
             self._watch = DraftWatch(
-                engine.draft, self.guard, self.workspace, block=engine.block, is_full=self.is_full
+                engine.draft,
+                self.guard,
+                self.workspace,
+                block=engine.block,
+                is_greedy=engine.is_draft_greedy,
+                is_full=self.is_full,
             )
             self.undo.append(self._watch.remove)
 
@@ -170,6 +173,7 @@ class Recording(ServingRecording):
             started: when the engine step began.
             pack: numbers on their way.
         """
+        is_lost = self.loses(sum(self._requests.get(name, False) for name in requests), pack)
         self.put(
             Verified(
                 engine_step=self.engine_step,
@@ -180,9 +184,10 @@ class Recording(ServingRecording):
                 started=started,
                 ended=now(self._device),
                 arrays=pack.send(),
+                num_bytes=pack.num_bytes,
+                is_lost=is_lost,
             )
         )
-        self.ask(1)
 
     def proposing(self, batch: int, first: Callable[[], Tensor | None]) -> Moment:
         """The drafter begins.
@@ -191,9 +196,15 @@ class Recording(ServingRecording):
             batch: B requests.
             first: gives the row of each request in the drafter's first forward, once it is known.
         """
+        started = now(self._device)
         if self._watch is not None:
             self._watch.begin(batch, first)
-        return now(self._device)
+        return started
+
+    def stops_proposing(self) -> None:
+        """The drafter has returned, or raised."""
+        if self._watch is not None:
+            self._watch.stop()
 
     def proposed(
         self, requests: list[str], proposal: Any, started: Moment, pack: Outbox, taps: Taps | None
@@ -219,7 +230,8 @@ class Recording(ServingRecording):
                 self._tell_hidden()
         else:
             lists = [list(ids) for ids in proposal]
-        self.joiner.put(
+        self.thinned(pack)
+        self.put(
             Proposed(
                 engine_step=self.engine_step,
                 requests=requests,
@@ -228,9 +240,9 @@ class Recording(ServingRecording):
                 arrays=pack.send(),
                 lists=lists,
                 taps=taps,
+                num_bytes=pack.num_bytes,
             )
         )
-        self.ask(_TAKES)
 
     def _tell_hidden(self) -> None:
         """The draft ran, and its logits passed no hook: a graph was replayed, or they are made elsewhere."""

@@ -68,7 +68,10 @@ class _Follower:
         def propose_draft_token_ids(*args: Any, **kwargs: Any) -> Any:
             guard = self._recording.guard
             began = guard("propose_draft_token_ids", self._proposing, args, kwargs)
-            proposal = original(*args, **kwargs)
+            try:
+                proposal = original(*args, **kwargs)
+            finally:
+                self._recording.stops_proposing()
             if began is not None:
                 guard("propose_draft_token_ids", self._proposed, proposal, *began)
             return proposal
@@ -86,7 +89,7 @@ class _Follower:
     # --- what is seen ---
 
     def _began(self, scheduled: Any) -> None:
-        self._batch = None
+        self._batch = self._started = None  # whatever is raised, nothing of the step before goes on
         self._recording.began(scheduled)
         self._scheduled = scheduled.num_scheduled_tokens
         self._started = now(self._device) if self._recording.is_active else None

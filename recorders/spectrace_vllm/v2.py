@@ -82,7 +82,10 @@ class _Follower:
             began = None
             if not (kwargs.get("dummy_run") or kwargs.get("is_profile")):
                 began = guard("propose", self._proposing, input_batch, args, kwargs)
-            proposal = original(input_batch, *args, **kwargs)
+            try:
+                proposal = original(input_batch, *args, **kwargs)
+            finally:
+                self._recording.stops_proposing()
             if began is not None:
                 guard("propose", self._proposed, input_batch, proposal, *began)
             return proposal
@@ -92,6 +95,7 @@ class _Follower:
     # --- what is seen ---
 
     def _began(self, scheduled: Any) -> None:
+        self._started = None  # whatever is raised, nothing of the step before goes on
         self._recording.began(scheduled)
         self._started = now(self._device) if self._recording.is_active else None
 

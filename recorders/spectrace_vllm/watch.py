@@ -26,15 +26,24 @@ class DraftWatch:
         guard: runs an action of ours; whatever it raises ends the recording of this part only.
         workspace: memory for its logits.
         block: rows of a request where one forward drafts all tokens from the last rows of each; else None.
+        is_greedy: the draft takes its first choice; else vLLM divides its logits in place.
         is_full: not only the raw ids.
     """
 
     def __init__(
-        self, model: Any, guard: Guard, workspace: Workspace, *, block: int | None, is_full: bool
+        self,
+        model: Any,
+        guard: Guard,
+        workspace: Workspace,
+        *,
+        block: int | None,
+        is_greedy: bool,
+        is_full: bool,
     ) -> None:
         self._guard = guard
         self._workspace = workspace
         self._block = block
+        self._is_greedy = is_greedy
         self._is_chained = hasattr(model, "markov_bias")
         self._is_full = is_full
         self._batch = 0
@@ -70,19 +79,22 @@ class DraftWatch:
         self._forget()
         self._batch, self._first = batch, first
 
+    def stop(self) -> None:
+        """The drafter has returned: from here on nothing is kept, whatever else goes wrong."""
+        self._first = None
+
     def end(self, pack: Outbox, proposal: Tensor, raw_of: Tensor, *, is_greedy: bool) -> bool:
         """A proposal is over; adds what was seen of it.
 
         Args:
             pack: gathers the results.
             proposal: [B, K] ids in the target's vocabulary.
-            raw_of: as `reduction.add_draft` takes it, like the next.
+            raw_of: as `chain.add_draft` takes it, like the next.
             is_greedy: the draft takes its first choice.
 
         Returns:
             Whether the draft's logits were seen.
         """
-        self._first = None
         logits = self._by_depth(proposal.shape[1])
         if logits:
             wanted = proposal[:, : len(logits)]
@@ -102,10 +114,8 @@ class DraftWatch:
         """Per depth [B, V]; empty where something else passed than one draft of this batch."""
         seen, sizes = self._logits, [rows.shape[0] for rows in self._logits]
         all_rows = self._batch * num_drafted
-        if sizes == [
-            all_rows,
-            *[self._batch] * num_drafted,
-        ]:  # DSpark: what each token adds by the one before
+        if sizes == [all_rows, *[self._batch] * num_drafted]:
+            # DSpark: what each token adds by the one before.
             own = seen[0].view(self._batch, num_drafted, -1).unbind(1)
             return [rows + added for rows, added in zip(own, seen[1:])]
         if self._is_chained:  # among a few candidates, which is seen in part only
@@ -118,7 +128,8 @@ class DraftWatch:
 
     def _said(self, _module: Any, _args: Any, output: Any) -> None:
         if self._first is not None and isinstance(output, Tensor):
-            self._logits.append(output)
+            # Source: vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py, compute_probs_and_sample_next_token.
+            self._logits.append(output if self._is_greedy else output.clone())
 
     def _read(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._first is not None:
