@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 
 import spectrace
 from tests.recorders.serving_traces import trace_of
+from tests.recorders.triton_interpreter import ENVIRONMENT
 from tests.recorders.vllm.scenarios import K
-from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 
 _ROOT = Path(__file__).parents[2]
 LIMIT = 160

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import gc
-import logging
-from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-import spectrace
 from spectrace.errors import UnsupportedEngine
 
 pytestmark = pytest.mark.engine
@@ -21,40 +18,16 @@ pytest.importorskip("transformers")
 from spectrace_serving.settings import Settings  # noqa: E402
 from spectrace_sglang.recording import attach  # noqa: E402
 from tests.recorders import sglang_fakes as fakes  # noqa: E402
-from tests.recorders.serving_fakes import EOS, HIDDEN, KEPT, OFFSET, VOCAB, target_logits  # noqa: E402
+from tests.recorders.serving_fakes import EOS, HIDDEN, KEPT, OFFSET, target_logits  # noqa: E402
 from tests.recorders.serving_traces import by_request, header  # noqa: E402
-
-PROMPTS = {"a": [1, 2, 3, 11], "b": [7, 8, 20]}
-
-
-def scheduler(topk: int = 1, **options: Any) -> Any:
-    """A scheduler with two requests."""
-    return fakes.Scheduler([fakes.Request(name, ids) for name, ids in PROMPTS.items()], topk, **options)
+from tests.recorders.sglang_fake_models import draft_logits  # noqa: E402
+from tests.recorders.sglang_records import PROMPTS, parents_in, record, scheduler  # noqa: E402
 
 
 @pytest.fixture(params=[1, 2], ids=["chain", "tree"])
 def live(request: pytest.FixtureRequest) -> Any:
     """A scheduler that proposes chains, and one that proposes trees."""
     return scheduler(request.param)
-
-
-def record(live: Any, folder: Path, rounds: int = 6, **settings: Any) -> Path:
-    """Records the prompts and some rounds of a scheduler."""
-    recording = attach(live, Settings(out=folder, **settings), [])
-    assert recording is not None
-    live.around = lambda name: getattr(recording.follower, name)
-    live.prefill()
-    for _ in range(rounds):
-        live.round()
-    recording.close()
-    live.around = lambda name: None
-    assert recording.writer.failed is None
-    return recording.writer.path
-
-
-def parents_in(step: Any) -> list[int]:
-    """Parents of a step's nodes; a chain leaves them out."""
-    return list(step.parents) if step.parents is not None else list(range(-1, len(step.proposal_ids) - 1))
 
 
 def test_what_the_engine_emits_is_in_the_trace(live: Any, tmp_path: Path) -> None:
@@ -86,7 +59,7 @@ def test_each_node_is_what_the_draft_said(live: Any, tmp_path: Path) -> None:
             parents = parents_in(step)
             read = [before.emitted_ids[-1], *step.proposal_ids]
             for node, parent in enumerate(parents):
-                row = fakes.draft_logits(torch.tensor(read[parent + 1 : parent + 2])).log_softmax(-1)[0]
+                row = draft_logits(torch.tensor(read[parent + 1 : parent + 2])).log_softmax(-1)[0]
                 assert step.draft_ids[node] == step.proposal_ids[node] - OFFSET
                 assert step.draft_logprobs[node] == pytest.approx(row[step.draft_ids[node]].item(), abs=1e-4)
                 assert step.draft_top[node][0][0] == row.argmax().item()
@@ -268,267 +241,6 @@ def test_a_name_that_is_used_again_is_another_request(tmp_path: Path) -> None:
     assert set(steps) == {"a", "a#2"}
     assert [step.step for step in steps["a#2"]] == [0, 1, 2]
     assert steps["a#2"][0].position == 2
-
-
-def test_a_drawn_token_is_known_by_the_map(tmp_path: Path) -> None:
-    """With rejection sampling the draft draws: its raw ids are not its first choices."""
-    live = scheduler()
-    live.server_args.speculative_use_rejection_sampling = True
-    original = live._draft_forward
-
-    def drawn(*args: Any) -> Any:
-        parents, places, tokens, _ = original(*args)
-        return parents, places, torch.cat((tokens[:, :1], tokens[:, 1:] + 3), 1), None
-
-    live._draft_forward = drawn
-    for steps in by_request(record(live, tmp_path, rounds=2)).values():
-        for step in steps[1:]:
-            assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
-
-
-def test_raw_ids_of_no_numbers_go_through_the_map(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of logits that are all NaN an engine takes some token; its raw id is the one that stands for it."""
-    live = scheduler()
-    monkeypatch.setattr(fakes, "draft_logits", lambda read: torch.full((len(read), KEPT), torch.nan))
-    original = live._draft_forward
-
-    def grown(*args: Any) -> Any:
-        parents, places, tokens, _ = original(*args)
-        return parents, places, tokens.clone().index_fill_(1, torch.tensor([tokens.shape[1] - 1]), 30), None
-
-    live._draft_forward = grown
-    for steps in by_request(record(live, tmp_path, rounds=2)).values():
-        for step in steps[1:]:
-            assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
-            assert step.nonfinite["draft_logits"] > 0
-
-
-def test_where_a_graph_hides_the_draft_the_map_gives_raw_ids(live: Any, tmp_path: Path) -> None:
-    """What is missing is named with its reason; a raw id is what the map has in one place only."""
-    live.is_graph, live.server_args.disable_cuda_graph = True, False
-    path = record(live, tmp_path)
-    step = by_request(path)["a"][2]
-    assert [raw + OFFSET for raw in step.draft_ids] == list(step.proposal_ids)
-    assert step.draft_logprobs is None
-    capture = header(path).capture
-    assert capture.mode == "graph"
-    assert "graph capture" in capture.unavailable["draft_logprobs"]
-    assert "draft_ids" not in capture.unavailable
-
-
-def test_a_map_with_repeated_ids_does_not_tell_raw_ids(tmp_path: Path) -> None:
-    """Then a replayed graph leaves them unknown, and the header says so."""
-    live = scheduler()
-    live.is_graph, live.server_args.disable_cuda_graph = True, False
-    live.drafter.hot_token_id[7] = live.drafter.hot_token_id[8]
-    path = record(live, tmp_path)
-    assert by_request(path)["a"][2].draft_ids is None
-    assert "draft_ids" in header(path).capture.unavailable
-
-
-def test_raw_ids_are_the_drafts_own(live: Any, tmp_path: Path) -> None:
-    """With a map that sends two raw ids to one target id, the raw id is still the one that was chosen."""
-    live.drafter.hot_token_id[:] = torch.arange(KEPT) // 2 + 8
-    for steps in by_request(record(live, tmp_path, rounds=2)).values():
-        for step, before in zip(steps[1:], steps):
-            read = [before.emitted_ids[-1], *step.proposal_ids]
-            for node, parent in enumerate(parents_in(step)):
-                row = fakes.draft_logits(torch.tensor(read[parent + 1 : parent + 2]))[0]
-                assert step.draft_ids[node] in row.topk(2).indices.tolist()
-                assert step.proposal_ids[node] == step.draft_ids[node] // 2 + 8
-
-
-# --- nothing of this may touch the engine -------------------------------------------------------------
-
-
-def untouched(topk: int, rounds: int = 6) -> list[list[int]]:
-    """Texts of a scheduler that nobody follows."""
-    healthy = scheduler(topk)
-    healthy.prefill()
-    for _ in range(rounds):
-        healthy.round()
-    return [request.text for request in healthy.requests]
-
-
-@pytest.mark.parametrize("name", ["add_target", "add_nodes", "add_seed", "parents_of"])
-def test_a_failing_hook_is_silent_from_then_on(
-    live: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, name: str
-) -> None:
-    """One warning, the reason in the header, and an engine that goes on as if nothing were there."""
-    if name == "parents_of":  # nobody asks for those of a chain
-        live = scheduler(2)
-
-    def broken(*_: Any, **__: Any) -> None:
-        raise RuntimeError("broken on purpose")
-
-    module = "propose" if name in ("add_nodes", "add_seed") else "follow"
-    monkeypatch.setattr(f"spectrace_sglang.{module}.{name}", broken)
-    with caplog.at_level(logging.WARNING, logger="spectrace"):
-        path = record(live, tmp_path)
-    assert [request.text for request in live.requests] == untouched(live.topk)
-    assert len([r for r in caplog.records if "broken on purpose" in r.getMessage()]) == 1
-    assert any("broken on purpose" in reason for reason in header(path).capture.unavailable.values())
-
-
-def _garbage_links(verify: Any) -> None:
-    verify.retrieve_next_token.fill_(10**9)
-    verify.retrieve_next_sibling.copy_(torch.arange(verify.draft_token_num))
-
-
-def _wild_ids(verify: Any) -> None:
-    verify.draft_token.fill_(-(2**31))
-
-
-def _short(verify: Any) -> None:
-    verify.draft_token = verify.draft_token[:3]
-
-
-def _no_positions(verify: Any) -> None:
-    verify.positions = None
-
-
-@pytest.mark.parametrize("spoil", [_garbage_links, _wild_ids, _short, _no_positions])
-def test_a_proposal_of_another_shape_stops_no_engine(
-    live: Any, tmp_path: Path, spoil: Callable[[Any], None]
-) -> None:
-    """Indices that point nowhere, ids out of range, lengths that do not fit: the decision is SGLang's own."""
-    original = live._eagle_sample
-    kept: list[Any] = []
-
-    def sample(verify: Any, *args: Any) -> Any:
-        return original(kept.pop(), *args)
-
-    recording = attach(live, Settings(out=tmp_path), [])
-    assert recording is not None
-
-    def around(name: str) -> Any:
-        follow = getattr(recording.follower, name)
-        if name != "eagle_sample":
-            return follow
-
-        def spoiled(original: Any, verify: Any, *args: Any) -> Any:
-            kept.append(type(verify)(**vars(verify)))
-            for key, value in vars(verify).items():
-                if isinstance(value, torch.Tensor):
-                    setattr(verify, key, value.clone())
-            spoil(verify)
-            return follow(sample, verify, *args)
-
-        return spoiled
-
-    live.around = around
-    live.prefill()
-    for _ in range(6):
-        live.round()
-    recording.close()
-    assert [request.text for request in live.requests] == untouched(live.topk)
-    with spectrace.open(recording.writer.path) as trace:
-        assert len(list(trace)) >= 2
-
-
-@pytest.mark.parametrize("states", [None, (4, 7), (1, 3 * HIDDEN)])
-def test_states_of_another_shape_cost_the_states_only(tmp_path: Path, states: Any) -> None:
-    """No states, an odd width, too few rows: the rest of the step is recorded."""
-    live = scheduler()
-    live._states = lambda rows: torch.zeros(rows, 3 * HIDDEN)
-    path_of = live._eagle_sample
-
-    def eagle_sample(verify: Any, batch: Any, output: Any, mask: Any) -> Any:
-        output.hidden_states = torch.zeros(len(verify.draft_token), 3 * HIDDEN)
-        return path_of(verify, batch, output, mask)
-
-    recording = attach(live, Settings(out=tmp_path), [])
-    assert recording is not None
-
-    def around(name: str) -> Any:
-        follow = getattr(recording.follower, name)
-        if name != "eagle_sample":
-            return follow
-
-        def spoiled(original: Any, verify: Any, batch: Any, output: Any, *args: Any) -> Any:
-            output.hidden_states = None if states is None else torch.zeros(states)
-            return follow(eagle_sample, verify, batch, output, *args)
-
-        return spoiled
-
-    live.around = around
-    live.prefill()
-    for _ in range(3):
-        live.round()
-    recording.close()
-    assert [request.text for request in live.requests] == untouched(1, 3)
-    steps = by_request(recording.writer.path)["a"]
-    assert [step.step for step in steps] == [0, 1, 2, 3]
-    assert steps[1].target_ids is not None
-
-
-def test_an_idle_batch_is_no_round(live: Any, tmp_path: Path) -> None:
-    """Where other ranks have work and this one has none, SGLang runs empty batches."""
-    recording = attach(live, Settings(out=tmp_path), [])
-    assert recording is not None
-    batch = live._batch("idle")
-    follower, nothing = recording.follower, (torch.empty(0),) * 3
-    assert follower.draft(lambda *_: "kept", live.drafter, batch) == "kept"
-    assert follower.eagle_sample(lambda *_: nothing, None, batch, None) is nothing
-    assert follower._draft_extend_for_decode(lambda *_: "kept", live.drafter, batch, None) == "kept"
-    recording.close()
-    assert not by_request(recording.writer.path)
-
-
-@pytest.mark.parametrize("topk", [1, 2])
-def test_no_hook_waits_for_the_device(topk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device whose tensors have no values, whatever looks at one fails: nothing in the hooks does."""
-    from spectrace_serving.guard import Guard
-    from spectrace_transformers.reduction import Pack
-
-    failed: list[str] = []
-
-    def guard(self: Any, name: str, action: Any, *args: Any) -> Any:
-        try:
-            return action(*args)
-        except Exception as error:
-            failed.append(f"{name}: {error}")
-            raise
-
-    monkeypatch.setattr(Pack, "send", lambda self: lambda: {})
-    monkeypatch.setattr(Guard, "__call__", guard)
-    monkeypatch.setattr("spectrace_sglang.engine.Engine.target_ids", None)
-    live = scheduler(topk, device="meta")
-    live.drafter.hot_token_id = torch.arange(KEPT, device="meta")
-    monkeypatch.setattr("spectrace_sglang.recording.run_facts", lambda *_: _HEADER)
-    monkeypatch.setattr("spectrace_sglang.engine.Engine.tells_raw_ids", False)
-    recording = attach(live, Settings(out=tmp_path), [])
-    assert recording is not None
-    monkeypatch.setattr(recording.joiner, "take", lambda: None)
-    live.around = lambda name: getattr(recording.follower, name)
-    live.prefill()
-    for _ in range(3):
-        live.round()
-    assert not failed
-    with pytest.raises((RuntimeError, NotImplementedError)):
-        torch.zeros(1, device="meta").item()
-    recording.close()
-
-
-_HEADER = {"target": {"vocab_size": VOCAB, "hidden_size": HIDDEN}, "verification": {}}
-
-
-def test_hooks_are_taken_off(live: Any, tmp_path: Path) -> None:
-    """A closed recording leaves the live objects as they were."""
-    runner = live.drafter.draft_runner
-    before, sampler = set(vars(runner)), live.target_runner.sample
-    record(live, tmp_path)
-    assert set(vars(runner)) == before
-    assert live.target_runner.sample is sampler
-    assert not runner.model.model.fc._forward_hooks
-
-
-def test_a_scheduler_that_does_not_speculate_writes_nothing(tmp_path: Path) -> None:
-    """There is nothing to record, and no empty trace says so."""
-    live = scheduler()
-    live.draft_worker = None
-    assert attach(live, Settings(out=tmp_path), []) is None
-    assert not list(tmp_path.iterdir())
 
 
 def test_a_lookup_is_recorded_without_a_draft(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ def main(models: Path, out: Path, names: list[str]) -> None:
 def _prepare() -> None:
     """Makes a process able to run SGLang on a CPU."""
     from tests.recorders.sglang.cpu_kernels import install as install_kernels
-    from tests.recorders.vllm.triton_interpreter import install as install_interpreter
+    from tests.recorders.triton_interpreter import install as install_interpreter
 
     install_interpreter()
     install_kernels()

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.recorders.checkpoint_faults import break_head
 from tests.recorders.serving_runs import Runs, export_models, need, run_child
 from tests.recorders.sglang import scenarios
 from tests.recorders.sglang.faults import FAULTS
-from tests.recorders.vllm.faults import Fault, break_head
 
 # Scripts: importing them sets up an engine's process.
 collect_ignore = ["child.py"]
@@ -32,9 +32,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The models of the tests of vLLM, and what SGLang wants in another form."""
+    """The bundled models and heads of other methods, with what SGLang wants in another form."""
+    from tests.recorders.serving_drafts import write_heads
     from tests.recorders.sglang.heads import write_for_sglang
-    from tests.recorders.vllm.heads import write_heads
 
     folder = tmp_path_factory.mktemp("models")
     export_models(folder)
@@ -52,6 +52,6 @@ def runs(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
 @pytest.fixture(scope="session")
 def faulty(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Runs with one fault each."""
-    for name, (edit, finding) in FAULTS.items():
-        break_head(models / "eagle3", models / f"eagle3-{name}", Fault(edit=edit, finding=finding))
+    for name, (edit, _) in FAULTS.items():
+        break_head(models / "eagle3", models / f"eagle3-{name}", edit)
     return run_child(_CHILD, models, tmp_path_factory.mktemp("runs") / "sglang-faults", list(FAULTS))

@@ -1,6 +1,6 @@
 """Faults of the real engine, made by editing the draft's checkpoint, and what each must be named.
 
-Nothing here touches SGLang or a trace. How a checkpoint is edited is told in tests/recorders/vllm/faults.py.
+Nothing here touches SGLang or a trace. How a checkpoint is edited: tests/recorders/checkpoint_faults.py.
 """
 
 from __future__ import annotations
@@ -8,17 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from tests.recorders.checkpoint_faults import LAYER_IDS, Edit, Tensors, descending, without
 from tests.recorders.sglang.scenarios import CHAIN, Scenario
-from tests.recorders.vllm.faults import LAYER_IDS, Edit, Tensors, without
 
 
 def _permuted_layers(tensors: Tensors, config: dict[str, Any]) -> None:
     """A head trained on the same layers in descending order; SGLang joins them in the order of the layers."""
     config["eagle_config"] = {LAYER_IDS: [layer - 1 for layer in reversed(config.pop(LAYER_IDS))]}
-    low, middle, high = np.split(tensors["fc.weight"], 3, axis=1)
-    tensors["fc.weight"] = np.ascontiguousarray(np.concatenate((high, middle, low), axis=1))
+    descending(tensors)
 
 
 FAULTS: Mapping[str, tuple[Edit, str]] = {

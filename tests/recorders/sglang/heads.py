@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import load_file
 
-from tests.recorders.vllm.ahead import write
+from tests.recorders.fitted_drafts import write
 
 
 def write_for_sglang(models: Path) -> None:

@@ -31,7 +31,7 @@ _RECORDER = "SPECTRACE_"
 def main(models: Path, out: Path, names: list[str]) -> None:
     """Runs the named scenarios."""
     if os.environ.get("TRITON_INTERPRET"):
-        from tests.recorders.vllm.triton_interpreter import install
+        from tests.recorders.triton_interpreter import install
 
         install()
     import vllm  # noqa: F401  (slow: said so that the times below make sense)

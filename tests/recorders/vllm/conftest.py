@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.recorders.checkpoint_faults import break_head
 from tests.recorders.serving_runs import Runs, export_models, need, run_child
+from tests.recorders.triton_interpreter import ENVIRONMENT
 from tests.recorders.vllm import scenarios
-from tests.recorders.vllm.faults import FAULTS, break_head
-from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
+from tests.recorders.vllm.faults import FAULTS
 
 # Scripts: importing them sets up an engine's process.
 collect_ignore = ["child.py", "interpreted"]
@@ -35,7 +36,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 @pytest.fixture(scope="session")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundled models, and heads of other methods."""
-    from tests.recorders.vllm.heads import write_heads
+    from tests.recorders.serving_drafts import write_heads
 
     folder = tmp_path_factory.mktemp("models")
     export_models(folder)
@@ -73,5 +74,5 @@ def v2(runners: Mapping[str, Future[Runs]]) -> Runs:
 def faulty(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """Runs of vLLM's V1 runner with one fault each."""
     for name, fault in FAULTS.items():
-        break_head(models / "eagle3", models / f"eagle3-{name}", fault)
+        break_head(models / "eagle3", models / f"eagle3-{name}", fault.edit)
     return run_child(CHILD, models, tmp_path_factory.mktemp("runs") / "faults", [*FAULTS, "sampled"])

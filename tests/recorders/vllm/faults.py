@@ -1,35 +1,18 @@
 """Faults of the real engine, made by editing the draft's checkpoint or a setting: what each must be named.
 
-Nothing here touches vLLM or a trace. Tensors are numpy arrays by their name in the checkpoint.
+Nothing here touches vLLM or a trace. How a checkpoint is edited: tests/recorders/checkpoint_faults.py.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import load_file, save_file
 
+from tests.recorders.checkpoint_faults import LAYER_IDS, Edit, Tensors, descending, without
 from tests.recorders.vllm.scenarios import Scenario, model
-
-Tensors = dict[str, Any]
-Edit = Callable[[Tensors, dict[str, Any]], None]
-LAYER_IDS = "eagle_aux_hidden_state_layer_ids"
-
-
-def without(*parts: str) -> Edit:
-    """Leaves tensors out of the checkpoint."""
-
-    def edit(tensors: Tensors, _config: dict[str, Any]) -> None:
-        for name in [name for name in tensors if any(part in name for part in parts)]:
-            del tensors[name]
-
-    return edit
 
 
 def _config(**values: Any) -> Edit:
@@ -59,8 +42,7 @@ def _layers_as_outputs(_tensors: Tensors, config: dict[str, Any]) -> None:
 def _permuted_layers(tensors: Tensors, config: dict[str, Any]) -> None:
     """A head trained on the same layers in descending order; vLLM sorts them."""
     config[LAYER_IDS] = config[LAYER_IDS][::-1]
-    low, middle, high = np.split(tensors["fc.weight"], 3, axis=1)
-    tensors["fc.weight"] = np.ascontiguousarray(np.concatenate((high, middle, low), axis=1))
+    descending(tensors)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,22 +68,6 @@ FAULTS: Mapping[str, Fault] = {
     "not-a-number": Fault(edit=_not_a_number, finding="nonfinite/values"),
     "short-draft": Fault(edit=_config(), finding="window/gated", settings={"max_model_len": 112}, repeats=5),
 }
-
-
-def break_head(source: Path, folder: Path, fault: Fault) -> None:
-    """Writes a head with a fault.
-
-    Args:
-        source: the healthy head.
-        folder: to create.
-        fault: what to do.
-    """
-    shutil.copytree(source, folder)
-    tensors = load_file(source / "model.safetensors")
-    config = json.loads((source / "config.json").read_text())
-    fault.edit(tensors, config)
-    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(json.dumps(config))
 
 
 def scenario(name: str) -> Scenario:

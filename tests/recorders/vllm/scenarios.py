@@ -61,7 +61,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "cached": Scenario(speculative=_EAGLE3, engine={"enable_prefix_caching": True}, num_prompts=4, repeats=6),
     "eagle1": Scenario(speculative=model("eagle1", "eagle")),
     "parallel": Scenario(speculative=model("parallel", "eagle3", parallel_drafting=True)),
-    "custom": Scenario(speculative=model("tests.recorders.vllm.heads.Repeat", "custom_class")),
+    "custom": Scenario(speculative=model("tests.recorders.vllm.repeat.Repeat", "custom_class")),
     "plain-mimo": Scenario(target="mimo", is_recorded=False),
     "mtp": Scenario(target="mimo", speculative={"method": "mtp", "num_speculative_tokens": K}),
     "other-tokenizer": Scenario(

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from spectrace.report.command import command_line
+from tests.recorders.fitted_drafts import BLOCK_LAYERS
 from tests.recorders.serving_runs import Outcome, Runs
 from tests.recorders.vllm import scenarios
-from tests.recorders.vllm.ahead import BLOCK_LAYERS
 from tests.recorders.vllm.invariants import check_run
 
 pytestmark = pytest.mark.engine

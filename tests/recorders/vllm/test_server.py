@@ -18,12 +18,12 @@ import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
 from tests.recorders.serving_runs import run_child
 from tests.recorders.serving_traces import trace_of
+from tests.recorders.triton_interpreter import ENVIRONMENT
 from tests.recorders.vllm.conftest import CHILD
 from tests.recorders.vllm.invariants import check_emitted, check_reported, check_steps
 from tests.recorders.vllm.scenarios import K
 from tests.recorders.vllm.server import ROOT, Server
 from tests.recorders.vllm.traffic import Answer, Listener, ask_all, ask_until_idle
-from tests.recorders.vllm.triton_interpreter import ENVIRONMENT
 
 pytestmark = pytest.mark.engine
 

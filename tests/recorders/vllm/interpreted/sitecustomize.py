@@ -3,6 +3,6 @@
 import os
 
 if os.environ.get("TRITON_INTERPRET"):
-    from tests.recorders.vllm.triton_interpreter import install
+    from tests.recorders.triton_interpreter import install
 
     install()

@@ -1,6 +1,6 @@
 """Drafts for methods that no bundled model serves, made from the bundled ones without training.
 
-Each folder lies beside the exported models. Nothing of vLLM is imported here.
+Each folder lies beside the exported models. No engine is imported here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
-from tests.recorders.vllm.ahead import Tensors, Text, small, target_texts, write, write_ahead
+from tests.recorders.fitted_drafts import Tensors, Text, small, target_texts, write, write_ahead
 
 _DRAFT = {"num_hidden_layers": 1, "tie_word_embeddings": False}
 
@@ -31,25 +31,6 @@ def write_heads(models: Path) -> None:
     _write_mimo(models)
     _write_renumbered(models)
     write_ahead(models, texts)
-
-
-class Repeat:
-    """A proposer of one's own (``custom_class``): what followed the last token where it stood before."""
-
-    def __init__(self, vllm_config: Any) -> None:
-        self._length = vllm_config.speculative_config.num_speculative_tokens
-
-    def propose(self, sampled: Any, num_tokens: Any, token_ids: Any, **_: Any) -> list[list[int]]:
-        """[B] lists; empty where the last token is new, or nothing was sampled."""
-        found = []
-        for own, size, row in zip(sampled, num_tokens, token_ids):
-            text = row[:size].tolist()
-            before = [at for at, token in enumerate(text[:-1]) if token == text[-1]]
-            found.append(text[before[-1] + 1 :][: self._length] if own and before else [])
-        return found
-
-    def load_model(self, *_: Any, **__: Any) -> None:
-        """Nothing to load."""
 
 
 def _write_eagle1(models: Path, texts: Sequence[Text]) -> None:

@@ -1,6 +1,6 @@
-"""Lets vLLM's V2 runner run on a CPU: Triton's own interpreter, behind a backend that only says it is there.
+"""Lets Triton kernels of an engine run on a CPU: its own interpreter, behind a backend that is a name only.
 
-For tests: every kernel runs, element by element, in Python. Call `install` before vLLM is imported.
+For tests: every kernel runs, element by element, in Python. Call `install` before an engine is imported.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Drafts that foretell several tokens from one forward, fitted to the target: Medusa, DFlash, DSpark.
 
-Least squares over the target's own texts; no training. Each folder lies beside the exported models. Nothing
-of vLLM is imported here.
+Least squares over the target's own texts; no training. Each folder lies beside the exported models. No
+engine is imported here.
 """
 
 from __future__ import annotations
