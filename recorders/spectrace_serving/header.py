@@ -87,7 +87,7 @@ def _are_numbers(value: Any) -> bool:
     return isinstance(value, (list, tuple)) and all(isinstance(item, (int, float)) for item in value)
 
 
-def never(title: str, overlaps: str) -> Facts:
+def out_of_reach(title: str, overlaps: str) -> Facts:
     """What serving engines cannot give, and why.
 
     Args:

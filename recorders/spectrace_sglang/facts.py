@@ -15,7 +15,7 @@ from spectrace.checkpoint.records import Checkpoint
 from spectrace_serving import facts as shared
 from spectrace_serving.checkpoint import find_checkpoint, has_map, kept_ids
 from spectrace_serving.facts import LAYER_IDS, Facts, declared_layers, num_rows
-from spectrace_serving.header import LOOKUP, PART_OF_TARGET, flags, never, run_header
+from spectrace_serving.header import LOOKUP, PART_OF_TARGET, flags, out_of_reach, run_header
 from spectrace_sglang.engine import Engine
 from spectrace_sglang.hooks import engine_version
 from spectrace_transformers.facts import model_id
@@ -34,7 +34,7 @@ _LOOKUP = (
     "speculative_ngram_max_trie_depth", "speculative_ngram_min_bfs_breadth",
     "speculative_ngram_max_bfs_breadth", "speculative_ngram_match_type",
 )  # fmt: skip
-_NEVER = never("SGLang", "both distributions at every node are not compared while serving")
+_OUT_OF_REACH = out_of_reach("SGLang", "both distributions at every node are not compared while serving")
 
 
 def run_facts(
@@ -74,7 +74,7 @@ def run_facts(
         draft_config=draft_config,
         is_eager=bool(engine.setting("disable_cuda_graph")),
         is_full=is_full,
-        unavailable={**_NEVER, **_by_method(engine), **problems},
+        unavailable={**_OUT_OF_REACH, **_by_method(engine), **problems},
     )
 
 

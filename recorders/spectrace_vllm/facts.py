@@ -10,13 +10,13 @@ from typing import Any
 
 from spectrace_serving.checkpoint import find_checkpoint
 from spectrace_serving.facts import Facts
-from spectrace_serving.header import LOOKUP, PART_OF_TARGET, flags, never, run_header, without_model
+from spectrace_serving.header import LOOKUP, PART_OF_TARGET, flags, out_of_reach, run_header, without_model
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.draft_facts import draft_facts, map_facts, model_facts, tap_facts
 from spectrace_vllm.engine import Engine
 from spectrace_vllm.hooks import engine_version
 
-_NEVER = never(
+_OUT_OF_REACH = out_of_reach(
     "vLLM", "the draft's distribution is gone when the target's is computed, one engine step later"
 )
 
@@ -60,7 +60,7 @@ def run_facts(
         draft_config=engine.draft_config,
         is_eager=config.model_config.enforce_eager,
         is_full=is_full,
-        unavailable={**_NEVER, **_by_method(engine), **problems},
+        unavailable={**_OUT_OF_REACH, **_by_method(engine), **problems},
     )
 
 

@@ -24,12 +24,12 @@ from spectrace_serving.rows import Taps
 from spectrace_serving.settings import Settings
 from spectrace_transformers.reduction import Array
 from spectrace_vllm.admission import external_name, sampling_facts, started_request
-from spectrace_vllm.captures import Proposed, Verified
 from spectrace_vllm.engine import Engine
+from spectrace_vllm.events import Proposed, Verified
 from spectrace_vllm.facts import request_rule, run_facts
 from spectrace_vllm.hooks import FIX, V2, find_kind, object_misfits
-from spectrace_vllm.join import Joiner
-from spectrace_vllm.steps import Rules
+from spectrace_vllm.join import ChainJoiner
+from spectrace_vllm.steps import ChainRules
 from spectrace_vllm.watch import DraftWatch
 
 logger = logging.getLogger("spectrace")
@@ -99,13 +99,13 @@ class Recording(ServingRecording):
         header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self._raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         writer = open_trace("vllm", settings, header, vocabulary, engine.target_ids)
-        rules = Rules(
+        rules = ChainRules(
             started_ns=writer.started_ns,
             boundaries=engine.boundaries,
             max_length=header["target"].get("max_length"),
             is_simulated=header["verification"].get("rule") == "synthetic",
         )
-        super().__init__("vllm", settings, header, writer, Joiner(rules), engine.device)
+        super().__init__("vllm", settings, header, writer, ChainJoiner(rules), engine.device)
         self.engine = engine
         self.is_active = False
         """A recorded request is in this engine step."""
