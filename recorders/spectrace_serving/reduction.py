@@ -6,14 +6,12 @@ depends on a value, no branch on one. Refuses to keep logits or states, or to kn
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from spectrace.format.projections import sign_matrix
-from spectrace_transformers.reduction import Array, Pack
+from spectrace_transformers.reduction import Array, Pack, num_nonfinite, top_choices
 
 TOP = 5
 """Alternatives kept per position."""
@@ -21,14 +19,34 @@ PREFILL_ROWS = 8
 """Most rows of a prompt whose states are kept."""
 
 
-def num_nonfinite(rows: Tensor, scratch: Tensor | None = None) -> Tensor:
-    """[R] how many values of each row are NaN or infinite: x - x is 0 for every other.
+def row_values(rows: Tensor, scratch: Tensor, top: int = TOP, *, has_mean: bool) -> dict[str, Tensor]:
+    """What a model thought in each row.
 
-    On a CPU one may look first, without waiting for a device: a sum is finite only if all values are.
+    The logarithm of the normaliser is left to the host: the first choice's logit and probability give it
+    (`spectrace_transformers.reduction.log_normaliser`).
+
+    Args:
+        rows: [R, V] single precision.
+        scratch: as large; what it held is lost.
+        top: first choices m, of which a row may have fewer.
+        has_mean: with the mean logit under the row's own distribution, which gives its entropy.
+
+    Returns:
+        nonfinite, first, mean: [R]; top, top_ids: [R, m].
     """
-    if rows.device.type == "cpu" and math.isfinite(rows.sum().item()):
-        return torch.zeros(rows.shape[:-1])
-    return torch.sub(rows, rows, out=scratch).nan_to_num_(nan=1.0).sum(-1)
+    values, ids = top_choices(rows, min(top, rows.shape[1]))  # [R, m]
+    found = {"top": values, "top_ids": ids, "nonfinite": _nonfinite_or_zeros(rows, scratch)}
+    distribution = torch.softmax(rows, -1, out=scratch)  # [R, V]
+    found["first"] = distribution.gather(1, ids[:, :1])[:, 0]
+    if has_mean:
+        found["mean"] = distribution.mul_(rows).sum(-1)
+    return found
+
+
+def _nonfinite_or_zeros(rows: Tensor, scratch: Tensor | None = None) -> Tensor:
+    """[R] how many values of each row are NaN or infinite."""
+    found = num_nonfinite(rows, scratch)
+    return torch.zeros(rows.shape[:-1], device=rows.device) if found is None else found
 
 
 class Fingerprints:
@@ -58,7 +76,7 @@ class Fingerprints:
         if size not in self._signs:
             self.prepare(size)
         pack.add("tap_rms", rms(rows))
-        pack.add("tap_nonfinite", num_nonfinite(rows))
+        pack.add("tap_nonfinite", _nonfinite_or_zeros(rows))
         pack.add("tap_projections", rows @ self._signs[size])  # [A, r, 32]
 
 

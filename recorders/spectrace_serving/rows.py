@@ -6,14 +6,15 @@ decide what was committed.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from spectrace_serving.captures import Verification
 from spectrace_serving.clock import Moment
+from spectrace_serving.events import Verification
 from spectrace_transformers.reduction import Array, log_normaliser
 
 
@@ -40,7 +41,7 @@ class Taps:
 
 
 @dataclass(slots=True, kw_only=True)
-class Outcome:
+class Outcome(ABC):
     """One request in a verified batch, and what the step came to."""
 
     name: str
@@ -67,14 +68,14 @@ class Outcome:
         return len(self.proposal)
 
     @property
+    @abstractmethod
     def is_all_accepted(self) -> bool:
         """Whether no token of the proposal was left that could have been accepted."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def places(self) -> Sequence[int]:
         """Of each committed token, the row whose pick it is: 0 for the root, n + 1 for proposal[n]."""
-        raise NotImplementedError
 
 
 def scalars(
@@ -224,7 +225,7 @@ def tap_columns(
     first = (np.cumsum(taps.counts) - taps.counts)[at]  # [B]
     counts = taps.counts[at]
     offsets = np.arange(num_taps) * total  # [A]
-    rows = places((first[:, None] + offsets).ravel(), np.repeat(counts, num_taps))
+    rows = spread((first[:, None] + offsets).ravel(), np.repeat(counts, num_taps))
     lengths = counts * num_taps
     which = rows // total
     named = boundaries is not None and len(boundaries) == num_taps
@@ -240,10 +241,10 @@ def tap_columns(
     return {f"taps.{name}": (column, lengths) for name, column in columns.items()}
 
 
-def places(starts: Array, lengths: Array) -> Array:
+def spread(starts: Array, lengths: Array) -> Array:
     """The indices start, start + 1, .. of each stretch, one stretch after the other.
 
-    >>> places(np.array([0, 10]), np.array([2, 3])).tolist()
+    >>> spread(np.array([0, 10]), np.array([2, 3])).tolist()
     [0, 1, 10, 11, 12]
     """
     before = np.cumsum(lengths) - lengths

@@ -15,7 +15,7 @@ from spectrace_serving.rows import flat
 from spectrace_transformers.reduction import Array, log_normaliser
 
 if TYPE_CHECKING:
-    from spectrace_sglang.steps import Batch, Row
+    from spectrace_sglang.steps import Arrived, Row
 
 
 class DraftColumns:
@@ -26,7 +26,7 @@ class DraftColumns:
         rows: all with a seed.
     """
 
-    def __init__(self, batch: Batch, rows: Sequence[Row]) -> None:
+    def __init__(self, batch: Arrived, rows: Sequence[Row]) -> None:
         assert batch.drafts is not None
         assert batch.event.proposed is not None
         self._arrays, self._rows = batch.drafts, rows

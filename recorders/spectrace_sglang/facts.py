@@ -15,7 +15,7 @@ from spectrace.checkpoint.records import Checkpoint
 from spectrace_serving import facts as shared
 from spectrace_serving.checkpoint import find_checkpoint, has_map, kept_ids
 from spectrace_serving.facts import LAYER_IDS, Facts, declared_layers, num_rows
-from spectrace_serving.header import LOOKUP, flags, never, run_header
+from spectrace_serving.header import LOOKUP, PART_OF_TARGET, flags, out_of_reach, run_header
 from spectrace_sglang.engine import Engine
 from spectrace_sglang.hooks import engine_version
 from spectrace_transformers.facts import model_id
@@ -34,16 +34,19 @@ _LOOKUP = (
     "speculative_ngram_max_trie_depth", "speculative_ngram_min_bfs_breadth",
     "speculative_ngram_max_bfs_breadth", "speculative_ngram_match_type",
 )  # fmt: skip
-_NEVER = never("SGLang", "both distributions at every node are not compared while serving")
+_OUT_OF_REACH = out_of_reach("SGLang", "both distributions at every node are not compared while serving")
 
 
-def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str]) -> Facts:
+def run_facts(
+    engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str], is_full: bool
+) -> Facts:
     """The header as far as it is known before the first request.
 
     Args:
         engine: what runs.
         vocabulary: the target's tokens, where texts are captured.
         problems: fields that will be missing, and why.
+        is_full: probabilities and states too, not only ids.
     """
     checkpoint = None
     if engine.draft is not None and engine.draft_config is not None:
@@ -63,7 +66,6 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
         "verification": {"rule": "synthetic", "lossless": False} if engine.is_simulated else {},
         "speculation": _speculation(engine),
     }
-    has_no_model = engine.draft is None and engine.worker is not None
     return run_header(
         "sglang",
         own,
@@ -71,7 +73,8 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
         target_config=engine.config.hf_config,
         draft_config=draft_config,
         is_eager=bool(engine.setting("disable_cuda_graph")),
-        unavailable={**_NEVER, **(LOOKUP if has_no_model else {}), **problems},
+        is_full=is_full,
+        unavailable={**_OUT_OF_REACH, **_by_method(engine), **problems},
     )
 
 
@@ -173,6 +176,13 @@ def request_rule(engine: Engine, is_greedy: bool) -> Facts:
     }
     known = [value for value in thresholds.values() if isinstance(value, (int, float))]
     return {"rule": "target_only", "lossless": all(value >= 1 for value in known), **thresholds}
+
+
+def _by_method(engine: Engine) -> Facts:
+    """What a way of drafting cannot give, and why."""
+    if engine.draft is None and engine.worker is not None:
+        return LOOKUP
+    return PART_OF_TARGET if engine.method == "mtp" else {}
 
 
 def _speculation(engine: Engine) -> Facts:

@@ -16,7 +16,7 @@ from spectrace_serving.clock import Moment, now
 from spectrace_serving.outbox import Outbox
 from spectrace_serving.reduction import kept_rows, on_device
 from spectrace_serving.rows import Taps
-from spectrace_sglang.captures import Verified
+from spectrace_sglang.events import Verified
 from spectrace_sglang.propose import DraftFollower, Original
 from spectrace_sglang.tree import UNLINKED, add_target, parents_of
 from spectrace_transformers.reduction import Array

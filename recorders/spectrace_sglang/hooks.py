@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spectrace_serving import hooks
-from spectrace_serving.hooks import fix, installed_version
+from spectrace_serving.hooks import Hook, fix, installed_version
 
 FIX = fix("SGLang", "sglang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook(hooks.Hook):
+class RegistryHook(Hook):
     """One function that SGLang's HookRegistry wraps; the follower's method of its name takes its place."""
 
     methods: str
@@ -32,34 +31,34 @@ _EAGLE = "srt.speculative.eagle_worker_v2"
 
 # SGLang 0.5.23.
 HOOKS = (
-    Hook(
+    RegistryHook(
         name="init_model_worker", module="srt.managers.scheduler", cls="Scheduler", parameters=(),
         methods=_ANY, loses="everything", is_needed=True,
     ),
-    Hook(
+    RegistryHook(
         name="eagle_sample", module="srt.speculative.eagle_utils", cls=None,
         parameters=("verify_input", "batch", "logits_output"),
         methods=_ANY, loses="everything", is_needed=True,
     ),
-    Hook(
+    RegistryHook(
         name="forward_batch_generation", module="srt.managers.tp_worker", cls="TpModelWorker",
         parameters=("batch", "forward_batch", "pp_proxy_tensors", "is_verify"),
         methods=_ANY, loses="the steps that read a prompt",
     ),
-    Hook(
+    RegistryHook(
         name="draft", module=_EAGLE, cls="EagleDraftWorker", parameters=("batch",),
         methods=_MODEL, loses="how long the draft took",
     ),
-    Hook(
+    RegistryHook(
         name="draft_forward", module=_EAGLE, cls="EagleDraftWorker", parameters=("forward_batch",),
         methods=_MODEL, loses="the draft's own values after its first token",
     ),
-    Hook(
+    RegistryHook(
         name="_draft_extend_for_prefill", module=_EAGLE, cls="EagleDraftWorker",
         parameters=("batch", "target_hidden_states", "next_token_ids"),
         methods=_MODEL, loses="the draft's own values of the first token after a prompt",
     ),
-    Hook(
+    RegistryHook(
         name="_draft_extend_for_decode", module=_EAGLE, cls="EagleDraftWorker",
         parameters=("batch", "batch_result"),
         methods=_MODEL, loses="the draft's own values of each first token",

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from spectrace.format.items import Group
-from spectrace_serving import join
-from spectrace_serving.join import grouped
+from spectrace_serving.join import Joiner, grouped
 from spectrace_serving.requests import Progress
-from spectrace_sglang.captures import Event, Seeded, Verified
-from spectrace_sglang.steps import Batch, Row, Rules, Seed, fields_of
+from spectrace_sglang.events import Event, Seeded, Verified
+from spectrace_sglang.steps import Arrived, Row, Seed, TreeRules, fields_of
 from spectrace_transformers.reduction import Array
 
 
@@ -25,16 +24,16 @@ class _Request(Progress):
     seed: Seed | None = None
 
 
-class Joiner(join.Joiner[_Request]):
+class TreeJoiner(Joiner[_Request]):
     """Events of the scheduler's thread in, steps out.
 
     Args:
         rules: what holds for the whole run.
     """
 
-    rules: Rules
+    rules: TreeRules
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: TreeRules) -> None:
         super().__init__(rules, _Request)
 
     def join(self, event: Event) -> Iterator[Group]:
@@ -52,14 +51,14 @@ class Joiner(join.Joiner[_Request]):
         """Makes steps of a verification."""
         proposed = event.proposed
         drafts = None if proposed is None or proposed.arrays is None else proposed.arrays()
-        batch = Batch(event, event.arrays(), drafts)
+        batch = Arrived(event, event.arrays(), drafts)
         rows = [self._row(batch, at, request) for at, request in self.going_on(event.requests)]
         if event.is_lost:
             return
         for own in grouped(rows, lambda row: (row.seed is None, row.stop is None)):
             yield len(own), fields_of(self.rules, batch, own)
 
-    def _row(self, batch: Batch, at: int, request: _Request) -> Row | None:
+    def _row(self, batch: Arrived, at: int, request: _Request) -> Row | None:
         """One request's part; None where the engine throws the token away."""
         event, arrays = batch.event, batch.arrays
         seed, request.seed = request.seed, None

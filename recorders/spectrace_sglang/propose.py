@@ -16,7 +16,7 @@ from torch import Tensor
 from spectrace_serving.clock import Moment, now
 from spectrace_serving.outbox import Outbox
 from spectrace_serving.reduction import on_device
-from spectrace_sglang.captures import Proposed, Seeded
+from spectrace_sglang.events import Proposed, Seeded
 from spectrace_sglang.tree import add_nodes, add_seed
 from spectrace_sglang.watch import DraftWatch, Seen
 

@@ -21,8 +21,8 @@ from spectrace_sglang.engine import Engine
 from spectrace_sglang.facts import request_rule, run_facts
 from spectrace_sglang.follow import Follower
 from spectrace_sglang.hooks import FIX
-from spectrace_sglang.join import Joiner
-from spectrace_sglang.steps import Rules
+from spectrace_sglang.join import TreeJoiner
+from spectrace_sglang.steps import TreeRules
 
 logger = logging.getLogger("spectrace")
 
@@ -77,17 +77,17 @@ class Recording(ServingRecording):
 
     def __init__(self, engine: Engine, settings: Settings, problems: Sequence[str]) -> None:
         vocabulary = read_vocabulary("sglang", lambda: engine.tokenizer)
-        header = run_facts(engine, vocabulary, misfits(problems, FIX))
+        header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self.raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         """[V] raw id of each target id, on the device."""
         writer = open_trace("sglang", settings, header, vocabulary, engine.target_ids)
-        rules = Rules(
+        rules = TreeRules(
             started_ns=writer.started_ns,
             boundaries=engine.boundaries,
             raw_ids=self.raw_of.cpu().numpy() if engine.tells_raw_ids else None,
             is_simulated=engine.is_simulated,
         )
-        super().__init__("sglang", settings, header, writer, Joiner(rules), engine.device)
+        super().__init__("sglang", settings, header, writer, TreeJoiner(rules), engine.device)
         self.engine = engine
         self._requests: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """Requests that the scheduler holds, and the name of each in the trace; empty where it has none."""

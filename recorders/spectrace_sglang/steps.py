@@ -11,15 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from spectrace_serving import rows as shared
-from spectrace_serving.rows import Outcome, flat, outcomes, scalars, tap_columns, target_columns, target_picks
-from spectrace_sglang.captures import Verified
+from spectrace_serving.rows import (
+    Outcome,
+    Rules,
+    flat,
+    outcomes,
+    scalars,
+    tap_columns,
+    target_columns,
+    target_picks,
+)
 from spectrace_sglang.columns import DraftColumns
+from spectrace_sglang.events import Verified
 from spectrace_transformers.reduction import Array
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules(shared.Rules):
+class TreeRules(Rules):
     """What holds for the whole run."""
 
     raw_ids: Array | None
@@ -58,7 +66,7 @@ class Row(Outcome):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class Arrived:
     """A verification whose numbers have arrived."""
 
     event: Verified
@@ -80,7 +88,7 @@ class Batch:
         return int(self.arrays["positions"][:, 0].max()) + 1
 
 
-def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+def fields_of(rules: TreeRules, batch: Arrived, rows: Sequence[Row]) -> dict[str, Any]:
     """Fields of rows that all have a seed, or none, and of which all ended, or none."""
     fields = _scalars(rules, batch, rows)
     fields |= outcomes(rows, is_simulated=rules.is_simulated)
@@ -99,7 +107,7 @@ def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]
     return fields
 
 
-def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+def _scalars(rules: TreeRules, batch: Arrived, rows: Sequence[Row]) -> dict[str, Any]:
     """Fields of one value, besides the outcome."""
     event, proposed = batch.event, batch.event.proposed
     drafting = None if proposed is None else (proposed.started, proposed.ended)
@@ -113,7 +121,7 @@ def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
     return fields
 
 
-def _target(batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
+def _target(batch: Arrived, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
     """What the target thought, where the rows of a tree's nodes lie."""
     n = batch.event.num_nodes
     nodes = [[row.at * n + node for node in (0, *row.nodes)] for row in rows]  # [B][K + 1]
@@ -125,7 +133,7 @@ def _target(batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]
     return target_columns(batch.arrays, rows, drafted, after=after, judged=judged, judges=flat(judges))
 
 
-def _draft(rules: Rules, batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
+def _draft(rules: TreeRules, batch: Arrived, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
     """What the draft thought of each node; without its own values, the raw ids by the map."""
     seeds = [row.seed.arrays for row in rows if row.seed is not None]
     if batch.drafts is not None and "node_rank" in batch.drafts and all("seed_raw" in s for s in seeds):

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spectrace_serving.reduction import TOP, num_nonfinite
-from spectrace_transformers.reduction import Pack, Workspace, top_choices
+from spectrace_serving.reduction import TOP, row_values
+from spectrace_transformers.reduction import Pack, Workspace
 
 UNLINKED = -2
 """Parent of the root, and of a node that hangs on nothing."""
@@ -62,15 +62,12 @@ def add_target(
         return
     rows = logits.float()  # [B * n, V]
     scratch = workspace.rows("target", rows.shape, rows.device)
-    values, top_ids = top_choices(rows, min(TOP, rows.shape[1]))  # [B * n, m]
+    for name, values in row_values(rows, scratch, has_mean=False).items():
+        pack.add(name, values)
     judges = _rows(parents.clamp(min=0), ids.shape[1])  # [B * n] the parent's row, that judges the node
     judged = ids.reshape(-1).clamp(0, rows.shape[1] - 1)  # [B * n]
     chosen = rows[judges, judged]  # [B * n]
-    pack.add("top_ids", top_ids)
-    pack.add("top", values)
     pack.add("chosen", chosen)
-    pack.add("first", torch.softmax(rows, -1, out=scratch).gather(1, top_ids[:, :1])[:, 0])  # [B * n]
-    pack.add("nonfinite", num_nonfinite(rows, scratch))  # [B * n]
     torch.index_select(rows, 0, judges, out=scratch)
     pack.add("better", scratch.gt_(chosen.unsqueeze(1)).sum(-1))  # [B * n]
 
@@ -96,15 +93,11 @@ def add_draft_rows(
     Returns:
         [R, m] its first choices, and their ids.
     """
-    values, ids = top_choices(rows, min(max(TOP, top), rows.shape[1]))  # [R, m]
     scratch = workspace.rows("draft", rows.shape, rows.device)
-    pack.add(f"{prefix}_nonfinite", num_nonfinite(rows, scratch))
-    distribution = torch.softmax(rows, -1, out=scratch)
-    pack.add(f"{prefix}_top", values)
-    pack.add(f"{prefix}_top_ids", ids)
-    pack.add(f"{prefix}_first", distribution.gather(1, ids[:, :1])[:, 0])
-    pack.add(f"{prefix}_mean", distribution.mul_(rows).sum(-1))
-    return values, ids
+    found = row_values(rows, scratch, max(TOP, top), has_mean=True)
+    for name, values in found.items():
+        pack.add(f"{prefix}_{name}", values)
+    return found["top"], found["top_ids"]
 
 
 def add_seed(pack: Pack, workspace: Workspace, logits: Tensor, raw: Tensor, is_full: bool) -> None:

@@ -76,7 +76,7 @@ class Workspace:
         return buffer[:size].view(*shape)
 
 
-def num_nonfinite(rows: Tensor, scratch: Tensor) -> Tensor | None:
+def num_nonfinite(rows: Tensor, scratch: Tensor | None = None) -> Tensor | None:
     """[R] how many values of each row are NaN or infinite; None where a look at their sum rules it out.
 
     A sum of logits is finite if all of them are. Only on a CPU may one look without waiting for a device.

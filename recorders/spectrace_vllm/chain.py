@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spectrace_serving.reduction import TOP, num_nonfinite, rms
-from spectrace_transformers.reduction import Pack, Workspace, top_choices
+from spectrace_serving.reduction import rms, row_values
+from spectrace_transformers.reduction import Pack, Workspace
 
 
 def add_tokens(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> Tensor:
@@ -36,9 +36,6 @@ def add_tokens(pack: Pack, input_ids: Tensor, positions: Tensor, at: Tensor) -> 
 def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor, is_full: bool) -> None:
     """Adds what the target thought in each row, before any processor.
 
-    The logarithm of the normaliser is left to the host: the first choice's logit and probability give it
-    (`spectrace_transformers.reduction.log_normaliser`).
-
     Args:
         pack: gathers the results.
         workspace: memory for the rows.
@@ -51,14 +48,11 @@ def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor
         return
     rows = logits.float()  # [R, V]
     scratch = workspace.rows("target", rows.shape, rows.device)
-    values, ids = top_choices(rows, TOP)  # [R, m]
+    for name, values in row_values(rows, scratch, has_mean=False).items():
+        pack.add(name, values)
     judged = row_ids.to(torch.int64).roll(-1).clamp_(0, rows.shape[1] - 1).unsqueeze(1)  # [R, 1]
     chosen = rows.gather(1, judged)  # [R, 1]
-    pack.add("top_ids", ids)
-    pack.add("top", values)
     pack.add("chosen", chosen[:, 0])
-    pack.add("first", torch.softmax(rows, -1, out=scratch).gather(1, ids[:, :1])[:, 0])  # [R]
-    pack.add("nonfinite", num_nonfinite(rows, scratch))  # [R]
     pack.add("better", torch.gt(rows, chosen, out=scratch).sum(-1))  # [R]
 
 
@@ -84,21 +78,19 @@ def add_draft(
     """
     shape = (len(logits), logits[0].shape[0])  # [K, B]
     rows = torch.cat(list(logits)).float()  # [K * B, Dv], depth by depth
-    values, ids = top_choices(rows, min(TOP, rows.shape[1])) if is_full else rows.topk(1)  # [K * B, m]
+    if is_full:
+        found = row_values(rows, workspace.rows("draft", rows.shape, rows.device), has_mean=True)
+        for name, of_rows in found.items():
+            pack.add(f"draft_{name}", of_rows.view(*shape, *of_rows.shape[1:]))
+        values, ids = found["top"], found["top_ids"]
+    else:
+        values, ids = rows.topk(1)  # [K * B, 1]
     mapped = raw_of[proposal.t().reshape(-1).clamp(0, len(raw_of) - 1)]  # [K * B]
     proposed = rows.gather(1, mapped.clamp(0, rows.shape[1] - 1).unsqueeze(1))  # [K * B, 1]
     raw = mapped if not is_greedy else _first_choice(mapped, proposed, values, ids)
     pack.add("draft_ids", raw.view(shape))
-    if not is_full:
-        return
-    scratch = workspace.rows("draft", rows.shape, rows.device)
-    pack.add("draft_nonfinite", num_nonfinite(rows, scratch).view(shape))
-    distribution = torch.softmax(rows, -1, out=scratch)
-    pack.add("draft_top", values.view(*shape, -1))
-    pack.add("draft_top_ids", ids.view(*shape, -1))
-    pack.add("draft_first", distribution.gather(1, ids[:, :1]).view(shape))
-    pack.add("draft_chosen", rows.gather(1, raw.clamp(min=0).unsqueeze(1)).view(shape))
-    pack.add("draft_mean", distribution.mul_(rows).sum(-1).view(shape))
+    if is_full:
+        pack.add("draft_chosen", rows.gather(1, raw.clamp(min=0).unsqueeze(1)).view(shape))
 
 
 def _first_choice(mapped: Tensor, proposed: Tensor, values: Tensor, ids: Tensor) -> Tensor:

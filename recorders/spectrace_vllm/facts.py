@@ -10,24 +10,27 @@ from typing import Any
 
 from spectrace_serving.checkpoint import find_checkpoint
 from spectrace_serving.facts import Facts
-from spectrace_serving.header import LOOKUP, flags, never, run_header, without_model
+from spectrace_serving.header import LOOKUP, PART_OF_TARGET, flags, out_of_reach, run_header, without_model
 from spectrace_transformers.token_text import Vocabulary
 from spectrace_vllm.draft_facts import draft_facts, map_facts, model_facts, tap_facts
 from spectrace_vllm.engine import Engine
 from spectrace_vllm.hooks import engine_version
 
-_NEVER = never(
+_OUT_OF_REACH = out_of_reach(
     "vLLM", "the draft's distribution is gone when the target's is computed, one engine step later"
 )
 
 
-def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str]) -> Facts:
+def run_facts(
+    engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[str, str], is_full: bool
+) -> Facts:
     """The header as far as it is known before the first request.
 
     Args:
         engine: what runs.
         vocabulary: the target's tokens, where texts are captured.
         problems: fields that will be missing, and why.
+        is_full: probabilities and states too, not only ids.
     """
     config, spec = engine.config, engine.speculative
     checkpoint = None
@@ -56,7 +59,8 @@ def run_facts(engine: Engine, vocabulary: Vocabulary | None, problems: Mapping[s
         target_config=config.model_config.hf_config,
         draft_config=engine.draft_config,
         is_eager=config.model_config.enforce_eager,
-        unavailable={**_NEVER, **_by_method(engine), **problems},
+        is_full=is_full,
+        unavailable={**_OUT_OF_REACH, **_by_method(engine), **problems},
     )
 
 
@@ -83,18 +87,14 @@ def _settings(engine: Engine) -> Facts:
 
 def _settings_of_method(engine: Engine) -> Facts:
     """Those that one way of drafting or accepting alone has."""
-    spec, names = engine.speculative, ["dspark_draft_topk"]
+    # A length that was asked for vLLM turns into rates itself.
+    spec, names = engine.speculative, ["dspark_draft_topk", "synthetic_acceptance_rates"]
     if engine.method == "suffix":
         known = ("max_tree_depth", "max_cached_requests", "max_spec_factor", "min_token_prob")
         names += [f"suffix_decoding_{name}" for name in known]
     if engine.block is None:  # which sets it by itself
         names.append("parallel_drafting")
-    found = {name: getattr(spec, name, None) for name in names}
-    rates = getattr(spec, "synthetic_acceptance_rates", None)
-    length = getattr(spec, "synthetic_acceptance_length", None)
-    if length is None and rates is not None:
-        length = 1 + sum(rates)
-    return found | {"synthetic_acceptance_length": length}
+    return {name: getattr(spec, name, None) for name in names}
 
 
 def _verification(spec: Any) -> Facts:
@@ -126,7 +126,7 @@ def _by_method(engine: Engine) -> Facts:
         is_lookup = engine.method in ("ngram", "suffix")
         return LOOKUP if is_lookup else without_model("the proposer gives tokens only")
     if engine.method == "mtp":
-        return {"draft.parameters": "the draft is a part of the target's checkpoint, under other names"}
+        return PART_OF_TARGET
     if engine.method == "medusa":
         reason = "every head reads the same state of the target"
         return dict.fromkeys(("draft_positions", "draft_inputs"), reason)

@@ -11,14 +11,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from spectrace_serving import hooks
-from spectrace_serving.hooks import fix, installed_version
+from spectrace_serving.hooks import Hook, fix, installed_version
 
 FIX = fix("vLLM", "vllm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hook(hooks.Hook):
+class RunnerHook(Hook):
     """One function that is wrapped on the live object."""
 
     owner: str
@@ -33,7 +32,7 @@ class RunnerKind:
     """As traces say it: V1, V2."""
     drafter: str
     """Name of the attribute that holds the proposer."""
-    hooks: tuple[Hook, ...]
+    hooks: tuple[RunnerHook, ...]
 
 
 _V2 = "v1.worker.gpu.model_runner"
@@ -44,15 +43,15 @@ V2 = RunnerKind(
     name="V2",
     drafter="speculator",
     hooks=(
-        Hook(
+        RunnerHook(
             owner="runner", name="execute_model", parameters=("scheduler_output",),
             module=_V2, cls="GPUModelRunner", loses="everything", is_needed=True,
         ),
-        Hook(
+        RunnerHook(
             owner="runner", name="sample", parameters=("hidden_states", "input_batch", "grammar_output"),
             module=_V2, cls="GPUModelRunner", loses="everything", is_needed=True,
         ),
-        Hook(
+        RunnerHook(
             owner="drafter", name="propose",
             parameters=(
                 "input_batch", "attn_metadata", "slot_mappings", "last_hidden_states", "aux_hidden_states",
@@ -60,7 +59,7 @@ V2 = RunnerKind(
             module="v1.worker.gpu.spec_decode.target_dependent_ar.speculator",
             cls="TargetDependentARSpeculator", loses="the draft's own values, and the states it is fed",
         ),
-        Hook(
+        RunnerHook(
             owner="model", name="compute_logits", parameters=("hidden_states",),
             module="model_executor.models.llama", cls="LlamaForCausalLM", loses="the target's values",
         ),
@@ -70,15 +69,15 @@ V1 = RunnerKind(
     name="V1",
     drafter="drafter",
     hooks=(
-        Hook(
+        RunnerHook(
             owner="runner", name="execute_model", parameters=("scheduler_output",),
             module=_V1, cls="GPUModelRunner", loses="everything", is_needed=True,
         ),
-        Hook(
+        RunnerHook(
             owner="runner", name="_sample", parameters=("logits", "spec_decode_metadata"),
             module=_V1, cls="GPUModelRunner", loses="everything", is_needed=True,
         ),
-        Hook(
+        RunnerHook(
             owner="runner", name="propose_draft_token_ids",
             parameters=(
                 "scheduler_output", "sampled_token_ids", "sampling_metadata", "hidden_states",
@@ -86,7 +85,7 @@ V1 = RunnerKind(
             ),
             module=_V1, cls="GPUModelRunner", loses="the draft's own values, and the states it is fed",
         ),
-        Hook(
+        RunnerHook(
             owner="drafter", name="set_inputs_first_pass",
             parameters=("target_token_ids", "next_token_ids", "target_positions", "target_hidden_states"),
             module="v1.spec_decode.llm_base_proposer", cls="SpecDecodeBaseProposer",
@@ -129,7 +128,9 @@ def find_kind(runner: Any) -> tuple[RunnerKind | None, list[str]]:
     return None, problems
 
 
-def _misfits(kind: RunnerKind, function: Callable[[Hook], Any], owner: str) -> Iterator[tuple[Hook, str]]:
+def _misfits(
+    kind: RunnerKind, function: Callable[[RunnerHook], Any], owner: str
+) -> Iterator[tuple[RunnerHook, str]]:
     for hook in kind.hooks:
         if hook.owner == owner:
             found = function(hook)

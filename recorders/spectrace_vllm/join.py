@@ -12,13 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from spectrace.format.items import Group
-from spectrace_serving import join
-from spectrace_serving.join import grouped
+from spectrace_serving.join import Joiner, grouped
 from spectrace_serving.requests import Progress
 from spectrace_serving.rows import Taps
 from spectrace_transformers.reduction import Array
-from spectrace_vllm.captures import Event, Proposed, Verified
-from spectrace_vllm.steps import Batch, Draft, Row, Rules, fields_of
+from spectrace_vllm.events import Event, Proposed, Verified
+from spectrace_vllm.steps import Arrived, ChainRules, Draft, Row, fields_of
 
 
 @dataclass(slots=True)
@@ -29,16 +28,16 @@ class _Request(Progress):
     draft_row: int = 0
 
 
-class Joiner(join.Joiner[_Request]):
+class ChainJoiner(Joiner[_Request]):
     """Events of the engine's thread in, steps out.
 
     Args:
         rules: what holds for the whole run.
     """
 
-    rules: Rules
+    rules: ChainRules
 
-    def __init__(self, rules: Rules) -> None:
+    def __init__(self, rules: ChainRules) -> None:
         super().__init__(rules, _Request)
         self._held: tuple[Verified, Mapping[str, Array]] | None = None
         """The last verification: the states of its forward come with the next proposal."""
@@ -75,7 +74,7 @@ class Joiner(join.Joiner[_Request]):
         ]
         if event.is_lost:
             return
-        batch = Batch(event, arrays, taps, tap_arrays)
+        batch = Arrived(event, arrays, taps, tap_arrays)
         for own in grouped(rows, lambda row: (id(row.draft), row.num_drafted > 0, row.stop is None)):
             yield len(own), fields_of(self.rules, batch, own)
 

@@ -24,16 +24,17 @@ from spectrace_serving.rows import Taps
 from spectrace_serving.settings import Settings
 from spectrace_transformers.reduction import Array
 from spectrace_vllm.admission import external_name, sampling_facts, started_request
-from spectrace_vllm.captures import Proposed, Verified
 from spectrace_vllm.engine import Engine
+from spectrace_vllm.events import Proposed, Verified
 from spectrace_vllm.facts import request_rule, run_facts
 from spectrace_vllm.hooks import FIX, V2, find_kind, object_misfits
-from spectrace_vllm.join import Joiner
-from spectrace_vllm.steps import Rules
+from spectrace_vllm.join import ChainJoiner
+from spectrace_vllm.steps import ChainRules
 from spectrace_vllm.watch import DraftWatch
 
 logger = logging.getLogger("spectrace")
 
+_OF_LOGITS = ("draft_ids", "draft_logprobs", "draft_entropy", "draft_top")
 _NO_LOGITS = "this draft makes its logits where no hook looks"
 _GRAPH = "graph capture hides the draft's forwards; --enforce-eager shows them"
 
@@ -95,16 +96,16 @@ class Recording(ServingRecording):
 
     def __init__(self, engine: Engine, settings: Settings, problems: list[str]) -> None:
         vocabulary = read_vocabulary("vllm", engine.tokenizer)
-        header = run_facts(engine, vocabulary, misfits(problems, FIX))
+        header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self._raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         writer = open_trace("vllm", settings, header, vocabulary, engine.target_ids)
-        rules = Rules(
+        rules = ChainRules(
             started_ns=writer.started_ns,
             boundaries=engine.boundaries,
             max_length=header["target"].get("max_length"),
             is_simulated=header["verification"].get("rule") == "synthetic",
         )
-        super().__init__("vllm", settings, header, writer, Joiner(rules), engine.device)
+        super().__init__("vllm", settings, header, writer, ChainJoiner(rules), engine.device)
         self.engine = engine
         self.is_active = False
         """A recorded request is in this engine step."""
@@ -247,7 +248,7 @@ class Recording(ServingRecording):
     def _tell_hidden(self) -> None:
         """The draft ran, and its logits passed no hook: a graph was replayed, or they are made elsewhere."""
         if self.engine.config.model_config.enforce_eager:
-            self.lacks(DRAFT_VALUES[:4], _NO_LOGITS)
+            self.lacks(_OF_LOGITS, _NO_LOGITS)
         else:
             self.lacks(DRAFT_VALUES, _GRAPH, mode="graph")
 

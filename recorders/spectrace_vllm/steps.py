@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from spectrace_serving import rows as shared
 from spectrace_serving.rows import (
     Outcome,
+    Rules,
     Taps,
     flat,
     outcomes,
-    places,
     scalars,
+    spread,
     tap_columns,
     target_columns,
     target_picks,
 )
 from spectrace_transformers.reduction import Array, log_normaliser
-from spectrace_vllm.captures import Proposed, Verified
+from spectrace_vllm.events import Proposed, Verified
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules(shared.Rules):
+class ChainRules(Rules):
     """What holds for the whole run."""
 
     max_length: int | None
@@ -84,7 +84,7 @@ class Row(Outcome):
 
 
 @dataclass(frozen=True)
-class Batch:
+class Arrived:
     """A verification, and the states of its forward."""
 
     event: Verified
@@ -99,7 +99,7 @@ class Batch:
         return int(self.arrays["row_positions"][starts].max()) + 1
 
 
-def fields_of(rules: Rules, batch: Batch, rows: Sequence[Row]) -> dict[str, Any]:
+def fields_of(rules: ChainRules, batch: Arrived, rows: Sequence[Row]) -> dict[str, Any]:
     """Fields of rows that have the same proposal behind them, as `TraceWriter.steps` takes them."""
     drafted = np.array([row.num_drafted for row in rows])  # [B] K of each
     fields = _scalars(rules, batch, rows, drafted)
@@ -119,14 +119,14 @@ def _target(
     arrays: Mapping[str, Array], rows: Sequence[Row], drafted: Array, starts: Array
 ) -> dict[str, Any]:
     """What the target thought, where the rows of a chain lie."""
-    after = places(starts, drafted + 1)
+    after = spread(starts, drafted + 1)
     if "better" not in arrays:  # the last of them: all are there, or too few
         return target_picks(arrays, after, drafted)
-    judges = places(starts, drafted)  # each draft token is judged in the row before its own
+    judges = spread(starts, drafted)  # each draft token is judged in the row before its own
     return target_columns(arrays, rows, drafted, after=after, judged=judges, judges=judges)
 
 
-def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
+def _scalars(rules: ChainRules, batch: Arrived, rows: Sequence[Row], drafted: Array) -> dict[str, Any]:
     """Fields of one value, besides the outcome."""
     event, draft = batch.event, None if rows[0].draft is None else rows[0].draft.event
     fields = scalars(
@@ -148,7 +148,7 @@ def _scalars(rules: Rules, batch: Batch, rows: Sequence[Row], drafted: Array) ->
 def _draft(draft: Draft, rows: Array, drafted: Array) -> dict[str, Any]:
     """What the draft thought of each token it proposed; its arrays are [K, batch, ..]."""
     arrays = draft.arrays
-    depths = places(np.zeros_like(drafted), drafted)  # [sum of K]
+    depths = spread(np.zeros_like(drafted), drafted)  # [sum of K]
     at = np.repeat(rows, drafted)
     deepest = int(drafted.max(initial=0))
     fields: dict[str, Any] = {}

@@ -6,6 +6,7 @@ Source: vLLM 0.32.0 v1/worker/gpu_model_runner.py. Its words end here.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -156,14 +157,16 @@ class _Follower:
         self._recording.proposed(batch.requests, proposal, started, pack, taps)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Batch:
     """A batch between its verification and the next proposal."""
 
-    def __init__(
-        self, *, requests: list[str], counts: Array, num_scheduled: Array, starts: Array, discarded: Array
-    ) -> None:
-        self.requests = requests
-        self.counts = counts
-        self.num_scheduled = num_scheduled
-        self.starts = starts
-        self.discarded = discarded
+    requests: list[str]
+    counts: Array
+    """[B] rows with logits."""
+    num_scheduled: Array
+    """[B] tokens read."""
+    starts: Array
+    """[B] first token of each request."""
+    discarded: Array
+    """[B] the sample is thrown away."""

@@ -38,9 +38,9 @@ class _Follower:
         self._speculator = recording.engine.drafter
         self._device = recording.engine.device
         self._started: Moment | None = None
-        self._batch: Any = None
-        """vLLM's InputBatch while it is sampled."""
         self._pack: Outbox | None = None
+        self._row_ids: Tensor | None = None
+        """[R] the token read in each row with logits."""
 
     # --- in place of the runner's functions ---
 
@@ -109,7 +109,7 @@ class _Follower:
         self._pack = pack
 
     def _computed(self, pack: Outbox, logits: Tensor) -> None:
-        if logits.shape[0] == len(self._row_ids):
+        if self._row_ids is not None and logits.shape[0] == len(self._row_ids):
             workspace, is_full = self._recording.workspace, self._recording.is_full
             pack.reduce("target", add_target, workspace, pack.kept(logits), self._row_ids, is_full)
 

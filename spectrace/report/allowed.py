@@ -63,7 +63,7 @@ FLAGS = _words(
     "rejection_sample_method draft_sample_method prompt_lookup_max prompt_lookup_min max_new_tokens chat "
     "disable_overlap_schedule disable_radix_cache chunked_prefill_size max_running_requests "
     "speculative_attention_mode speculative_accept_threshold_single speculative_accept_threshold_acc "
-    "speculative_use_rejection_sampling speculative_use_block_verification synthetic_acceptance_length "
+    "speculative_use_rejection_sampling speculative_use_block_verification synthetic_acceptance_rates "
     "suffix_decoding_max_tree_depth suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor "
     "suffix_decoding_min_token_prob dspark_draft_topk speculative_ngram_max_trie_depth "
     "speculative_ngram_min_bfs_breadth speculative_ngram_max_bfs_breadth speculative_ngram_match_type"

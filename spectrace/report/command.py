@@ -16,6 +16,8 @@ from spectrace.report.reduction import OTHER
 
 MAX_VALUE = 64
 """Longest setting that is repeated, characters."""
+MAX_RATES = 64
+"""Longest list of numbers that is repeated."""
 _TRACES = "SPECTRACE_OUT=traces"
 _RECORDED = ("spectrace_transformers", "spectrace_eagle3")
 _VLLM = ("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size")
@@ -23,7 +25,7 @@ _WITHOUT_DRAFT = ("ngram", "ngram_gpu", "suffix", "mtp")
 """Methods of vLLM that load no model of their own."""
 _VLLM_SWITCHES = ("enable_prefix_caching", "async_scheduling")
 _VLLM_SPECULATION = (
-    "draft_sample_method", "rejection_sample_method", "synthetic_acceptance_length",
+    "draft_sample_method", "rejection_sample_method", "synthetic_acceptance_rates",
     "disable_padded_drafter_batch", "parallel_drafting", "prompt_lookup_max", "prompt_lookup_min",
     "suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests",
     "suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob", "dspark_draft_topk",
@@ -58,12 +60,17 @@ def command_line(run: Run) -> str | None:
 def _flags(run: Run) -> Mapping[str, Any]:
     """Settings that can be repeated."""
     given = run.engine.flags if run.engine is not None else {}
-    return {name: value for name, value in given.items() if _is_setting(value)}
+    return {name: value for name, value in given.items() if _is_setting(value) or _are_rates(value)}
 
 
 def _is_setting(value: Any) -> bool:
     is_short = isinstance(value, str) and 0 < len(value) <= MAX_VALUE
     return is_short or type(value) in (bool, int, float)
+
+
+def _are_rates(value: Any) -> bool:
+    is_list = isinstance(value, (list, tuple)) and 0 < len(value) <= MAX_RATES
+    return is_list and all(type(item) in (int, float) for item in value)
 
 
 def _record(run: Run, flags: Mapping[str, Any]) -> Iterator[str]:

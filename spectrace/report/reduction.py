@@ -49,6 +49,12 @@ def integers(value: Any) -> list[int] | None:
     return value if is_list and all(type(item) is int for item in value) else None
 
 
+def numbers(value: Any) -> list[float | int] | None:
+    """A list of numbers, as rates are given."""
+    is_list = type(value) is list and len(value) <= 256
+    return value if is_list and all(type(item) in (int, float) for item in value) else None
+
+
 def word(known: frozenset[str]) -> Callable[[Any], str | None]:
     """One of some words, or *other*."""
     return lambda value: None if not isinstance(value, str) else value if value in known else OTHER
@@ -102,7 +108,9 @@ def settings(known: frozenset[str]) -> Callable[[Any], dict[str, Any] | None]:
 def _setting(value: Any) -> Any:
     if type(value) in (bool, int, float) or (isinstance(value, str) and value in SETTING_WORDS):
         return value
-    return parameter_names(value) if isinstance(value, list) else version(value)
+    if isinstance(value, list):
+        return numbers(value) or parameter_names(value)
+    return version(value)
 
 
 def parameter_names(value: Any) -> list[str] | None:

@@ -158,7 +158,7 @@ class Viewer(App[None]):
         self._stop_following.set()
 
     async def on_event(self, event: events.Event) -> None:
-        """Hands a key to the screen on top and waits until it was acted on; see `KeyScreen`."""
+        """Bounds a terminal's size; hands a key to the screen on top and waits for it, see `KeyScreen`."""
         if isinstance(event, events.Resize):
             size = bounded_size(event.size, self.size)
             event = events.Resize.from_dimensions(size, event.pixel_size)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import spectrace_sglang.plugin as plugin
 from spectrace_sglang import register
 from spectrace_sglang.doctor import examine
-from spectrace_sglang.hooks import HOOKS, Hook
+from spectrace_sglang.hooks import HOOKS, RegistryHook
 
 
-def signature(hook: Hook) -> str:
+def signature(hook: RegistryHook) -> str:
     """A function that fits."""
     names = [*(["self"] if hook.cls else []), *hook.parameters, "more=None"]
     return f"def {hook.name}({', '.join(names)}): ..."

@@ -136,6 +136,14 @@ def test_settings_of_suffix_decoding_are_repeated() -> None:
     assert speculative_config(reduced_run(vllm("suffix", **flags), frozenset())).items() >= flags.items()
 
 
+def test_rates_of_acceptance_are_repeated_as_numbers() -> None:
+    """Also out of a pack; a list of words is no setting."""
+    flags = {"synthetic_acceptance_rates": [1.0, 0.6, 0.0]}
+    for run in (vllm("eagle3", **flags), reduced_run(vllm("eagle3", **flags), frozenset())):
+        assert speculative_config(run).items() >= flags.items()
+    assert "rates" not in str(words(vllm("eagle3", synthetic_acceptance_rates=["anna"])))
+
+
 def test_sglangs_block_verification_is_asked_for() -> None:
     """It is a switch of its own beside that of rejection sampling."""
     found = words(SGLANG)

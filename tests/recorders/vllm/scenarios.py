@@ -94,12 +94,16 @@ SCENARIOS: Mapping[str, Scenario] = {
         sampling={"temperature": 1.0, "seed": 7, "max_tokens": 64},
         num_prompts=8,
     ),
+    "self-drawn": Scenario(
+        speculative=model("target", "draft_model", draft_sample_method="probabilistic"),
+        sampling={"temperature": 0.5, "seed": 7},
+    ),
 }
 
 V1: tuple[str, ...] = (
     "plain", "plain-to-the-end", "plain-long", "eagle3", "to-the-end", "draft", "self", "ngram", "ids",
     "every-third", "flight", "unpadded", "chunked", "cached", "broken-hook", "eagle1", "parallel", "custom",
-    "plain-mimo", "mtp", "medusa", "dflash", "other-tokenizer",
+    "plain-mimo", "mtp", "medusa", "dflash", "other-tokenizer", "self-drawn",
 )  # fmt: skip
 if find_spec("arctic_inference") is not None:  # vLLM's suffix decoding is its
     V1 += ("suffix",)

@@ -150,7 +150,7 @@ def test_a_report_asks_for_the_method_as_vllm_calls_it(
 
 
 def test_a_report_repeats_what_one_method_alone_has(v1: Runs, v2: Runs) -> None:
-    """Parallel drafting, the candidates of DSpark, and a length of acceptance that is drawn by chance."""
+    """Parallel drafting, the candidates of DSpark, and the rates of acceptance that is drawn by chance."""
     assert speculative_config(v1["parallel"])["parallel_drafting"] is True
     assert speculative_config(v2["dspark-candidates"])["dspark_draft_topk"] == 64
-    assert speculative_config(v2["synthetic"])["synthetic_acceptance_length"] == pytest.approx(2.6)
+    assert speculative_config(v2["synthetic"])["synthetic_acceptance_rates"] == [0.8, 0.5, 0.3]

@@ -27,6 +27,14 @@ def test_a_draft_that_is_the_target_is_always_right(v1: Runs) -> None:
                 assert step.draft_logprobs == pytest.approx(step.target_logprobs, abs=1e-3)
 
 
+def test_a_draft_that_draws_is_read_before_its_temperature(v1: Runs) -> None:
+    """Drawn at half the temperature, the target's own tokens have the target's own probabilities."""
+    steps = [step for own in v1["self-drawn"].steps.values() for step in own if step.proposal_ids]
+    assert len(steps) > 20
+    for step in steps:
+        assert step.draft_logprobs == pytest.approx(step.target_logprobs, abs=1e-3)
+
+
 def test_the_head_is_described(v1: Runs) -> None:
     """Map, boundaries, weights and rotary settings stand in the header, as vLLM really has them."""
     run = v1["eagle3"].run

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from spectrace_serving.captures import Arrays, Verification
 from spectrace_serving.clock import Moment
+from spectrace_serving.events import Arrays, Verification
 from spectrace_serving.requests import Finished
 from spectrace_serving.rows import Taps
 
