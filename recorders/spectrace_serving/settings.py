@@ -17,12 +17,7 @@ OUT, CAPTURE, SAMPLE, MAX_BYTES = (
     "SPECTRACE_SAMPLE",
     "SPECTRACE_MAX_BYTES",
 )
-VARIABLES: Mapping[str, str] = {
-    OUT: "folder for the traces, one file per engine; nothing is recorded without it",
-    CAPTURE: "full (default), or ids: tokens and decisions without probabilities and states",
-    SAMPLE: "which requests: 1/10 is every tenth, 0.1 a share of a tenth; all by default",
-    MAX_BYTES: "flight recorder: keep the newest steps within this many bytes; 500000000, 500M, 2G",
-}
+"""What each means stands in recorders/spectrace_vllm/README.md, once for both engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
