@@ -102,8 +102,10 @@ def test_readme_loop_records_a_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         agreed = next((n for n, (a, b) in enumerate(zip(drafted, picks)) if a != b), len(drafted))
         return picks[: agreed + 1]
 
-    prompt = AutoTokenizer.from_pretrained(folders[0])(spectrace_demo.prompts()[0]).input_ids
+    tokenizer = AutoTokenizer.from_pretrained(folders[0])
+    prompt = tokenizer(spectrace_demo.prompts()[0]).input_ids
     names: dict[str, Any] = {"ids": list(prompt), "propose": propose, "accept": accept}
+    names["tokenizer"] = tokenizer
     names["verify"] = lambda ids, drafted: logits_after(target, [*ids, *drafted], len(drafted) + 1)
     monkeypatch.chdir(tmp_path)
     (block,) = [block for block in blocks(README, "python") if "spectrace_loop" in block]
@@ -117,6 +119,21 @@ def test_readme_loop_records_a_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert [token for step in trace for token in step.emitted_ids] == alone[len(prompt) :]
         assert trace.counts.accepted > 0
         assert trace.problems == []
+
+
+@pytest.mark.engine
+def test_the_loop_of_the_recorders_readme_is_a_program(tmp_path: Path) -> None:
+    """Put into a file it runs, and records steps whose tokens have texts."""
+    pytest.importorskip("transformers")
+    import spectrace
+
+    program = blocks((ROOT / "recorders/spectrace_loop/README.md").read_text(), "python")[0]
+    (tmp_path / "loop.py").write_text(program)
+    subprocess.run([sys.executable, "loop.py"], cwd=tmp_path, check=True, capture_output=True, timeout=300)
+    with spectrace.open(tmp_path / "run.spectrace") as trace:
+        assert trace.problems == []
+        assert trace.counts.accepted > 0
+        assert trace.token_text(trace.steps[0].proposal_ids[0]) is not None
 
 
 def test_readme_python_reads_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

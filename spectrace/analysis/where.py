@@ -244,6 +244,8 @@ def _number(token: _Token) -> int | float:
 def _field(token: _Token) -> _Operand:
     name = token.text
     if name not in NAMES:
+        if name == "external_id":
+            _fail(token, "it is a request's, not a step's: steps --request takes it")
         near = near_fields(name)
         hint = f"did you mean {near}" if near else 'put texts in quotes: stop == "eos"'
         _fail(token, f"no such field, {hint}")

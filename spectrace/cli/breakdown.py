@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,8 @@ _SUMS = ("steps", "proposals", "drafted", "accepted", "emitted")
 _COLUMNS = ("proposals", "drafted", "accepted", "accept_length", "acceptance_rate", "alpha1")
 
 _WIDTH, _SHORTEST = 80, 8
+_MAX_NAME = 400
+"""Characters of a name where no terminal cuts it."""
 _NOT_RECORDED = {
     "segment": "No step says its segment. Whoever records gives it: TraceWriter.step(..., segment=NAME), or "
     '"segment": NAME in a step of the JSON lines; which parts a text has (think, answer, a tool\'s) no '
@@ -83,7 +86,8 @@ def group_lines(by: str, groups: Groups) -> Iterator[str]:
     others = [
         max(map(len, column)) + 2 for column in zip(first[1:], second[1:], *cells.values(), strict=True)
     ]
-    limit = max(_SHORTEST, _WIDTH - sum(others))
+    # A name that goes into a pipe is wanted whole.
+    limit = max(_SHORTEST, _WIDTH - sum(others)) if sys.stdout.isatty() else _MAX_NAME
     yield from table(first, [second, *([visible(name, limit=limit), *row] for name, row in cells.items())])
     if by in _NOT_RECORDED and list(groups) == [NOT_RECORDED]:
         yield from ("", *wrapped("", _NOT_RECORDED[by]))

@@ -66,7 +66,13 @@ def _alignment(alignment: Alignment) -> Iterator[str]:
         yield from wrapped("  ", f"Steps left out, their position being no length: {counts}.")
 
 
-_WAYS = {"prompt_digest": "prompt digest", "prompt_ids": "prompt ids", "request": "name", "order": "order"}
+_WAYS = {
+    "prompt_digest": "prompt digest",
+    "prompt_ids": "prompt ids",
+    "request": "name",
+    "external_id": "external id",
+    "order": "order",
+}
 
 
 def _headers(found: Comparison) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -10,8 +10,9 @@ import click
 
 from spectrace.cli.arguments import out_option, overwrite_option, written_whole
 from spectrace.cli.output import progress, say, shown
-from spectrace.format.figures import number
+from spectrace.format.figures import count_of, number
 from spectrace.format.jsonl import read_lines
+from spectrace.format.text import visible
 from spectrace.importing.sources import NAMES, SPECSPECS, import_parquet, import_stream
 from spectrace.importing.specspecs import is_parquet
 
@@ -43,10 +44,22 @@ def command(source: str, out: Path, overwrite: bool, name: str | None) -> None:
         else:
             lines = _told(read_lines(cast("BinaryIO", stream), source), show)
             found = import_stream(lines, beside, source=source, name=name)
+    if found.unmeasured:
+        say(f"{shown(source)}: {_unmeasured(found.unmeasured)}")
     out_name = shown(out)
     if found.num_silent:
         say(f"{shown(source)}: documents that say nothing about speculation: {number(found.num_silent)}")
     say(f"{out_name}: {number(found.num_steps)} steps; next: spectrace view {out_name}")
+
+
+def _unmeasured(ended: Mapping[str, int]) -> str:
+    """Responses without numbers, and how their texts ended."""
+    reasons = ", ".join(
+        f"{visible(reason, limit=40)} {number(count)}" for reason, count in list(ended.items())[:8]
+    )
+    why = ": the engine gives none for some texts that ended at a stop string" if "stop" in ended else ""
+    left_out = count_of(sum(ended.values()), "response")
+    return f'{left_out} left out, "metrics" is null (finish_reason {reasons}){why}'
 
 
 def _told(lines: Iterable[bytes], show: Callable[[int], None]) -> Iterator[bytes]:

@@ -47,9 +47,7 @@ def command(traces: tuple[Path, ...], out: Path, overwrite: bool, include: tuple
             path = Path(folder) / "trace.spectrace"
             done = redact(trace, path, found, include=frozenset(include))
             with spectrace.open(path) as packed:
-                report = document(
-                    packed, name="attach.zip", removed=list(removed_lines(done, frozenset(include)))
-                )
+                report = document(packed, name=None, removed=list(removed_lines(done, frozenset(include))))
         for problem in trace.problems:
             say(f"problem: {visible(problem)}")
     text = _page(report) if is_page else markdown(report)

@@ -43,7 +43,7 @@ _MAX_TEXT = 40
 @click.command("steps", epilog=f"Names in an expression: {', '.join(NAMES)}.")
 @click.argument("path", metavar="TRACE", type=TRACE)
 @click.option("--where", "expression", metavar="EXPR", help="Only steps that fulfil EXPR.")
-@click.option("--request", metavar="R", help="Only steps of this request.")
+@click.option("--request", metavar="R", help="Only steps of this request, by its name or its external_id.")
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N steps.")
 @json_option("JSON lines, as export does")
 def command(
@@ -60,6 +60,7 @@ def command(
       accepted < 2 and position > 2048
       final_kind == "corrected" and not "prefill" in flags
       stop or 1 <= drafted <= 3
+      "cmpl-8e" in request and 1234 in emitted_ids    # a part of a text, one of a list
     A field alone is true when it is there and neither zero nor empty. A value that a step lacks, such as
     accepted where nothing was proposed, fits != and not in only.
     """  # noqa: D301 (click wants a real backspace)
@@ -70,9 +71,10 @@ def command(
     with spectrace.open(path) as trace:
         steps = numbered_steps(trace)
         if request is not None:
-            if trace.requests.get(request) is None:
+            named = _named(trace, request)
+            if not named:
                 raise UsageError(f"no request {visible(request)} in {shown(path)}")
-            steps = (pair for pair in steps if pair[1].request == request)
+            steps = (pair for pair in steps if pair[1].request in named)
         if where is not None:
             steps = (pair for pair in steps if where.matches(pair[1]))
         steps = islice(steps, None if limit is None else min(limit, sys.maxsize))
@@ -83,6 +85,13 @@ def command(
             print_lines(show(number, step) for number, step in steps)
         for problem in trace.problems:
             say(f"problem: {visible(problem)}")
+
+
+def _named(trace: Trace, request: str) -> frozenset[str]:
+    """Names of the requests that are meant: the one of that name, else those of that external_id."""
+    if trace.requests.get(request) is not None:
+        return frozenset([request])
+    return frozenset(one.request for one in trace.requests if one.external_id == request)
 
 
 def numbered_steps(trace: Trace) -> Iterator[Numbered]:

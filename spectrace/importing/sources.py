@@ -6,15 +6,16 @@ Owns no format of any source.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from spectrace.errors import ImportFailed
 from spectrace.format.jsonl import import_lines, import_records
 from spectrace.importing import aiperf, llama_cpp, llama_log, sglang, specspecs, vllm
-from spectrace.importing.reading import Refused, documents
+from spectrace.importing.reading import Refused, documents, inside, text
 from spectrace.importing.telling import Read, Record, Teller, Told
 
 JSON_LINES = "jsonl"
@@ -62,7 +63,9 @@ class Imported:
     source: str
     num_steps: int
     num_silent: int = 0
-    """Documents that tell of no request."""
+    """Documents that tell of no request; pieces of a streamed response, which need not, are left out."""
+    unmeasured: Mapping[str, int] = field(default_factory=dict)
+    """Why a text ended -> whole responses whose ``metrics`` are null."""
 
 
 def import_stream(
@@ -141,6 +144,7 @@ class _Reading:
         self._read = read
         self._line = 1
         self._num_silent = 0
+        self._unmeasured: Counter[str] = Counter()
 
     def written(self, given: Iterator[tuple[int, Told]], out: Path, source: str) -> Imported:
         """Writes them."""
@@ -148,7 +152,12 @@ class _Reading:
             steps = import_records(self._records(given), out, source=source)
         except Refused as error:
             raise ImportFailed(source, error.line or self._line, str(error)) from None
-        return Imported(source=self._name or "", num_steps=steps, num_silent=self._num_silent)
+        return Imported(
+            source=self._name or "",
+            num_steps=steps,
+            num_silent=self._num_silent,
+            unmeasured=dict(self._unmeasured),
+        )
 
     def documents(self, lines: Iterable[bytes]) -> Iterator[tuple[int, Told]]:
         """The requests of JSON documents, and the lines where they stand."""
@@ -158,7 +167,19 @@ class _Reading:
             for told in SOURCES[self._name or ""].requests(document):
                 is_silent = False
                 yield line, told
-            self._num_silent += is_silent
+            if is_silent:
+                self._note_silent(document)
+
+    def _note_silent(self, document: Any) -> None:
+        """What tells of no request: a piece of a stream, a response without numbers, or anything."""
+        choices = inside(document, "choices")
+        if isinstance(choices, list) and inside(document, "usage") is None:
+            return
+        if isinstance(choices, list) and "metrics" in document and document["metrics"] is None:
+            ended = text(choices[0], "finish_reason") if choices else None
+            self._unmeasured[ended or "not said"] += 1
+        else:
+            self._num_silent += 1
 
     def _known(self, given: Iterator[tuple[int, Any]]) -> Iterator[tuple[int, Any]]:
         """The documents, once one of them has told whose they are."""

@@ -40,6 +40,9 @@ MAX_POSITIONS = 16
 MAX_FINDINGS = 12
 MAX_LISTED = 24
 MAX_SETTINGS = 32
+_ZIP = "attach.zip"
+_CELL = 160
+"""Characters of settings in one row; a table cuts a cell at 200."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class Document:
 def document(
     trace: Trace,
     *,
-    name: str,
+    name: str | None,
     found: Diagnosis | None = None,
     removed: Sequence[str] = (),
     on_progress: Callable[[int], None] | None = None,
@@ -64,7 +67,7 @@ def document(
 
     Args:
         trace: an open trace, redacted before where that is wanted.
-        name: what the reader has to type for the trace.
+        name: what the reader has to type for the trace; None where nothing was packed yet.
         found: its diagnosis, where there is one already.
         removed: what was taken out of the trace, one sentence each.
         on_progress: told how many steps have been read.
@@ -141,7 +144,7 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         shape = "" if tree is None else f", tree of {number(tree.num_nodes)} nodes, {number(tree.depth)} deep"
         yield "draft tokens per step", f"{number(run.speculation.num_draft_tokens)}{shape}"
     if run.engine is not None:
-        yield "settings", _settings(run.engine.flags)
+        yield from _setting_rows(run.engine.flags)
     for role, model in (("target", run.target), ("draft", run.draft)):
         if model is not None:
             yield role, _model(model)
@@ -153,7 +156,19 @@ def _facts(run: Run) -> Iterator[tuple[str, str]]:
         )
     if run.recorder is not None:
         yield "recorder", _joined(run.recorder.name, run.recorder.version)
-    yield "recorded", run.created or ""
+    # Midnight is what is left of a time that was reduced to its day.
+    yield "recorded", (run.created or "").removesuffix("T00:00:00Z")
+
+
+def _setting_rows(settings: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Settings, as many to a row as a cell holds whole."""
+    name, row = "settings", ""
+    for setting in _setting_texts(settings):
+        if row and len(row) + len(setting) + 2 > _CELL:
+            yield name, row
+            name, row = "", ""
+        row = f"{row}, {setting}" if row else setting
+    yield name, row
 
 
 def _model(model: Target | Draft) -> str:
@@ -205,7 +220,11 @@ def _workload(trace: Trace, found: Diagnosis, drawn: Curves) -> Iterator[Block]:
 
 def _settings(settings: Mapping[str, Any]) -> str:
     """Settings of a header, ``name=value``."""
-    return ", ".join(f"{key}={value_text(value)}" for key, value in list(settings.items())[:MAX_SETTINGS])
+    return ", ".join(_setting_texts(settings))
+
+
+def _setting_texts(settings: Mapping[str, Any]) -> list[str]:
+    return [f"{key}={value_text(value)}" for key, value in list(settings.items())[:MAX_SETTINGS]]
 
 
 def _segments(drawn: Curves) -> str:
@@ -315,7 +334,7 @@ def _divergent(trace: Trace) -> Iterator[Block]:
 # --- the trace -------------------------------------------------------------------------------------
 
 
-def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
+def _trace(trace: Trace, name: str | None, removed: Sequence[str]) -> Iterator[Block]:
     yield Text(f"{count_of(len(trace), 'step')}, {STATES[trace.state]}.")
     packed: Mapping[str, Any] = trace.run.packed or {}
     if packed:
@@ -336,7 +355,10 @@ def _trace(trace: Trace, name: str, removed: Sequence[str]) -> Iterator[Block]:
     if removed:
         yield Text("Removed or reduced before this was written:")
         yield Bullets(removed)
-    typed = shlex.quote(name)
+    if name is None:
+        yield Text("This report came without the trace. Whoever has it makes the zip that goes with it:")
+        yield Code([f"spectrace pack TRACE -o {_ZIP}"])
+    typed = shlex.quote(name or _ZIP)
     yield Text("To look for yourself:")
     yield Code(
         [

@@ -115,10 +115,10 @@ def table_head(token: int) -> Line:
         left("raw id", 8),
         left("mapped id, text", token),
         right("log q", 7),
-        "  ",
-        left("target's pick", token),
-        right("log p", 7),
+        right("log p", 8),
         right("rank", 5),
+        " ",
+        left("target's pick", token),
         right("gap", 6),
     )
     return [Span("".join(cells), "dim")]
@@ -141,10 +141,11 @@ def node_line(step: Step, state: NodeState, names: Names, width: int, *, is_curs
         Span(GLYPHS[state.status], role),
         Span(" " + left("" if is_own else raw, 6) + " ", rest),
         Span(left(quoted(state.token_id, names), token - 1) + " ", rest),
-        Span(right("" if is_own else cell_number(item(step.draft_logprobs, state.index)), 7) + "  ", rest),
+        # What both models say of this token, then what the target would rather have.
+        Span(right("" if is_own else cell_number(item(step.draft_logprobs, state.index)), 7), rest),
+        Span(right("" if is_own else cell_number(item(step.target_logprobs, state.index)), 8), rest),
+        Span(right("" if is_own else cell_rank(rank_words(step, state.index)), 5) + " ", rest),
         Span(left(quoted(state.pick_id, names), token - 1) + " ", _pick_role(state)),
-        Span(right("" if is_own else cell_number(item(step.target_logprobs, state.index)), 7), rest),
-        Span(right("" if is_own else cell_rank(rank_words(step, state.index)), 5), rest),
         Span(right(cell_number(item(step.target_gaps, slot), 2), 6), rest),
         Span(_status_words(state, names, width), role if state.status != "rejected" else "strong"),
     ]

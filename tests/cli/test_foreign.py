@@ -78,6 +78,22 @@ def test_what_says_nothing_is_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "documents that say nothing about speculation: 1" in found.err
 
 
+def test_responses_without_numbers_and_pieces_of_a_stream_are_told_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    """A response whose metrics are null is named with how it ended; of a stream's pieces nothing is said."""
+    monkeypatch.chdir(tmp_path)
+    whole = (DATA / "vllm-summary.jsonl").read_text().splitlines()[0]
+    ended = {"choices": [{"finish_reason": "stop"}], "usage": {"completion_tokens": 3}, "metrics": None}
+    piece = {"object": "chat.completion.chunk", "choices": [{"delta": {"content": "a"}}], "metrics": None}
+    lines = [json.dumps(piece), whole, json.dumps(ended), json.dumps(piece)]
+    Path("a.jsonl").write_text("\n".join(lines))
+    found = run("import", "a.jsonl", "-o", "a.spectrace")
+    assert found.code == 0
+    assert '1 response left out, "metrics" is null (finish_reason stop 1): the engine gives' in found.err
+    assert "documents that say nothing" not in found.err
+
+
 def test_a_wrong_name_is_a_wrong_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
     """--from takes the names that help lists."""
     monkeypatch.chdir(tmp_path)

@@ -180,8 +180,11 @@ def test_groups_are_shown_as_text_and_as_json(run: Run, trace: Path, by: str) ->
     assert ("mean over the requests" in text) is (by == "request")
 
 
-def test_a_long_name_of_a_group_fits_the_terminal(run: Run, tmp_path: Path) -> None:
+def test_a_long_name_of_a_group_fits_the_terminal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A name is cut, the numbers are not."""
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     path = write_trace(tmp_path / "t", [{"request": "r" * 60}, {"request": "s" * 60}])
     lines = run("stats", path, "--by", "request").out.splitlines()[1:]
     assert max(map(len, lines)) <= 80
@@ -222,3 +225,10 @@ def test_what_the_engine_counted_is_said_where_it_differs(run: Run, tmp_path: Pa
     assert "vLLM's is 4.000 here" in plain
     assert run("report", path, "-o", tmp_path / "cut.md").code == 0
     assert "6 of 6 accepted" in (tmp_path / "cut.md").read_text()
+
+
+def test_names_are_whole_in_a_pipe(run: Run, tmp_path: Path) -> None:
+    """`stats --by request` cuts a name for a terminal only."""
+    name = "chatcmpl-" + "0123456789abcdef" * 4
+    path = write_trace(tmp_path / "long.spectrace", [{"request": name}])
+    assert name in run("stats", path, "--by", "request").out

@@ -114,3 +114,16 @@ def test_a_summed_step_shows_no_tokens_and_a_long_one_the_first(tmp_path: Path, 
     assert summed.endswith("4/6  (sums of a request)")
     assert long.endswith("... and 500 more (--json has all) +8")
     assert long.count("7") < 1100
+
+
+def test_a_request_is_found_by_its_external_id(run: Run, tmp_path: Path) -> None:
+    """`--request` takes the name that the engine's client knows; --where says so."""
+    steps = [{"request": "0"}, {"request": "1"}]
+    requests = [{"request": "0", "external_id": "cmpl-a"}, {"request": "1", "external_id": "cmpl-b"}]
+    path = write_trace(tmp_path / "a.spectrace", steps, requests=requests)
+    lines = run("steps", path, "--request", "cmpl-b", "--json").out.splitlines()
+    assert [json.loads(line)["request"] for line in lines] == ["1"]
+    assert run("steps", path, "--request", "cmpl").code == 2
+    refused = run("steps", path, "--where", 'external_id == "cmpl-b"')
+    assert refused.code == 2
+    assert "steps --request takes it" in refused.err

@@ -186,3 +186,14 @@ def test_curves_add_up(tmp_path: Path) -> None:
     assert [b.start for b in drawn.by_row] == [0, 1, 2, 3, 4]
     assert drawn.longest_context == max(step["position"] for step in steps)
     assert drawn.most_rows == 5
+
+
+def test_a_report_says_whole_settings_the_day_and_how_to_make_the_zip(
+    sample_traces: Path, tmp_path: Path
+) -> None:
+    """No setting is cut, no midnight stands for a time that was removed, no zip is spoken of as made."""
+    said = report(sample_traces / "vllm-v1-server.spectrace", tmp_path / "r.md")
+    assert "`async_scheduling=no`" in said
+    assert "`norm_before_residual=no`" in said
+    assert "| recorded | 2026-11-29 |" in said
+    assert said.index("spectrace pack TRACE -o attach.zip") < said.index("spectrace diagnose attach.zip")

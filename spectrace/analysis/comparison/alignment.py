@@ -1,4 +1,4 @@
-"""Which request of one trace is which of the other: by prompt digest, prompt ids, name, then order.
+"""Which request of one trace is which of the other: by prompt digest, prompt ids, names, then order.
 
 A name or an order pairs requests only where nothing says that their prompts differ; a prompt that two engines
 tokenize differently is paired by its name and said to differ. Reads no step.
@@ -21,8 +21,10 @@ from spectrace.format.columns import Array
 if TYPE_CHECKING:
     from spectrace.format.reader import Trace
 
-WAYS = ("prompt_digest", "prompt_ids", "request", "order")
+WAYS = ("prompt_digest", "prompt_ids", "request", "external_id", "order")
 """How requests are paired, the surest first."""
+_BY_NAME = ("request", "external_id")
+"""Ways that prompts with little in common do not go."""
 _MAX_PAIRS = 1 << 22
 """Requests that are compared; those behind them are left over."""
 _LISTED = 16
@@ -41,6 +43,7 @@ class Prompt:
     digest: str | None
     ids: Array | None
     """Ids of the prompt, where the trace holds them."""
+    external_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,7 @@ def align(one: Trace, other: Trace) -> tuple[Alignment, Sequence[tuple[Prompt, P
     pairing.by("prompt_digest", lambda p: p.digest)
     pairing.by("prompt_ids", _ids_digest)
     pairing.by("request", lambda p: p.name)
+    pairing.by("external_id", _known_as)
     pairing.by_order()
     del pairing.pairs[_MAX_PAIRS:]
     found = Counter(pair.way for pair, _, _ in pairing.pairs)
@@ -169,8 +173,19 @@ def prompts(trace: Trace) -> list[Prompt]:
                 found[name].numbers.append(number)
                 continue
             digest = digest if isinstance(digest, str) and digest else None
-            found[name] = Prompt(name, [number], digest, _ids(said.get("prompt_ids")))
+            known_as = said.get("external_id")
+            known_as = known_as if isinstance(known_as, str) and known_as else None
+            found[name] = Prompt(name, [number], digest, _ids(said.get("prompt_ids")), known_as)
     return list(found.values())
+
+
+def _known_as(prompt: Prompt) -> str:
+    """What whoever asked calls a request: its external_id, else the name that an import gave it.
+
+    Source: vLLM ``entrypoints/openai/completion/serving.py``: ``f"{request_id}-{i}"`` of each prompt of a
+    request, whose response says ``request_id``.
+    """
+    return (prompt.external_id or prompt.name).removesuffix("-0")
 
 
 def _ids(given: Any) -> Array | None:
@@ -183,7 +198,7 @@ def _ids(given: Any) -> Array | None:
 def _pair(way: str, one: Prompt, other: Prompt) -> Pair | None:
     """The pair, unless a name joins prompts that have little in common."""
     names = one.name, other.name
-    if way != "request" or not _differ(one, other):
+    if way not in _BY_NAME or not _differ(one, other):
         return Pair(names, way)
     a, b = one.ids, other.ids
     if a is None or b is None:

@@ -53,6 +53,14 @@ def test_a_name_pairs_where_nothing_is_known_of_the_prompts(traced: Traced) -> N
     assert alignment.num_unchecked == 2
 
 
+def test_an_external_id_pairs_with_the_name_that_an_import_gave(traced: Traced) -> None:
+    """A response has its client's name for it; a server's trace has that as external_id, numbered by vLLM."""
+    told = traced([], requests=[{"request": "cmpl-b"}, {"request": "cmpl-a"}])
+    served = [{"request": "0", "external_id": "cmpl-a-0"}, {"request": "1", "external_id": "cmpl-b-0"}]
+    found = pairs(told, traced([], requests=served))
+    assert sorted(found) == [("cmpl-a", "0", "external_id"), ("cmpl-b", "1", "external_id")]
+
+
 def test_order_is_the_last_resort(traced: Traced) -> None:
     """Names of servers are random."""
     a = traced([], requests=[{"request": "cmpl-1"}, {"request": "cmpl-2"}])
