@@ -183,7 +183,11 @@ class TransformersRecorder:
         """Takes back everything done to the model."""
         self._is_recording = False
         while self._undo:
-            self._undo.pop()()
+            undo = self._undo.pop()
+            try:
+                undo()
+            except Exception as error:  # noqa: BLE001  the others come off, and the file is closed
+                logger.warning("%s: a hook stays: %s: %s", self.path, type(error).__name__, error)
         with _recorded_lock:
             _recorded.discard(self._model)
 

@@ -18,6 +18,7 @@ pytest.importorskip("transformers")
 
 from spectrace.format.writer import TraceWriter  # noqa: E402
 from spectrace_serving import recording as serving  # noqa: E402
+from spectrace_serving.outbox import Outbox  # noqa: E402
 from spectrace_serving.settings import Settings  # noqa: E402
 from spectrace_sglang.recording import attach as attach_sglang  # noqa: E402
 from spectrace_vllm.recording import attach as attach_vllm  # noqa: E402
@@ -281,3 +282,18 @@ def test_a_worker_ends_whatever_becomes_of_its_recording(
     worker.shutdown()
     assert ended == [worker]
     assert "broken on purpose" in caplog.text
+
+
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_ids_stay_where_values_are_let_go(device: str) -> None:
+    """Whether the values are still to be reduced, as on a CPU, or are already, as on a device."""
+    pack = Outbox(torch.device(device), lambda _name, action, *args: action(*args))  # type: ignore[arg-type]
+    small = pack.num_bytes
+    pack.add("sampled", torch.zeros(4, dtype=torch.int64, device=device))
+    rows = torch.zeros(4, 1000, device=device)
+    pack.reduce("target", lambda own, values: own.add("top", values), rows)
+    assert pack.num_bytes == small + 4 * 8 + 4 * 1000 * 4
+    pack.drop()
+    assert pack.num_bytes == small + 4 * 8
+    if device == "cpu":
+        assert set(pack.send()()) == {"sampled"}

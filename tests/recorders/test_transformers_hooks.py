@@ -78,6 +78,24 @@ def test_leaving_the_block_restores_the_model(path: Path, way: Any) -> None:
     assert _state(way.target) == before
 
 
+def test_a_hook_that_does_not_come_off_keeps_no_other(path: Path, draft_way: Any) -> None:
+    """The others come off, the model can be recorded again, and the trace is closed."""
+    before = _state(draft_way.target)
+
+    def broken() -> None:
+        raise RuntimeError("broken on purpose")
+
+    made = spectrace_transformers.record(path, draft_way.target)
+    with made:
+        draft_way.generate()
+        made._undo.append(broken)
+    assert _state(draft_way.target) == before
+    with spectrace.open(path) as trace:
+        assert trace.state == "closed"
+    with spectrace_transformers.record(path.with_name("again.spectrace"), draft_way.target):
+        draft_way.generate()
+
+
 def test_an_override_of_somebody_else_is_called_and_restored(path: Path, draft_way: Any) -> None:
     """Another tool's instance attribute of the same name works inside and is back afterwards."""
     target, calls = draft_way.target, []
