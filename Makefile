@@ -30,7 +30,7 @@ test-vllm: build/engines/.ready  ## run a real vLLM, both runners, in one proces
 
 # Half an hour on two cores, twice that on busy ones.
 test-engines: build/engines/.suffix  ## run the tests that need real engines: vLLM, both runners, and SGLang
-	SPECTRACE_ENGINES=vllm,sglang build/engines/bin/python -m pytest tests/recorders/vllm tests/recorders/sglang $(ARGS)
+	SPECTRACE_ENGINES=vllm,sglang build/engines/bin/python -m pytest tests/recorders/vllm tests/recorders/sglang tests/recorders/test_serving_docs.py $(ARGS)
 
 check: lint types contracts  ## every check that runs no test
 

@@ -221,22 +221,27 @@ class ServingRecording:
             num_rows: B.
             pack: of the verification, not yet sent.
         """
-        if self.thinned(pack) or self._is_thin:
+        if self._is_thin or self._is_behind:
             self.writer.lose(num_rows)
         elif self.writer.steps(num_rows, self.joiner.take):
             self._thin_bytes = 0
             return False
-        else:
-            self._thin(pack)
+        self._thin(pack)
         self._is_thin = False
         return True
 
-    def thinned(self, pack: Outbox) -> bool:
-        """Where too much waits, keeps the ids alone of what a hook hands over; says whether it did."""
-        if self.joiner.num_bytes <= BACKLOG_BYTES:
-            return False
-        self._thin(pack)
-        return True
+    def thin(self, pack: Outbox) -> None:
+        """Where too much waits, keeps the ids alone of what a hook hands over, and loses the steps after it.
+
+        Args:
+            pack: of a proposal, or a part of one, not yet sent.
+        """
+        if self._is_behind:
+            self._thin(pack)
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.joiner.num_bytes > BACKLOG_BYTES
 
     def _thin(self, pack: Outbox) -> None:
         pack.drop()
@@ -246,8 +251,9 @@ class ServingRecording:
     def put(self, event: Any) -> None:
         """Hands over an event, and has the writer's thread look for finished steps."""
         self.joiner.put(event)
-        self.writer.steps(0, self.joiner.take)
-        if self._thin_bytes > BACKLOG_BYTES and self._ended is None:
+        if not self._thin_bytes:  # what is lost is found by whoever looks for later steps
+            self.writer.steps(0, self.joiner.take)
+        elif self._thin_bytes > BACKLOG_BYTES and self._ended is None:
             self._ended = (
                 "recording ended: the disk does not answer, and what waits for it took too much memory"
             )

@@ -18,12 +18,7 @@ OUT, CAPTURE, SAMPLE, MAX_BYTES = (
     "SPECTRACE_SAMPLE",
     "SPECTRACE_MAX_BYTES",
 )
-VARIABLES: Mapping[str, str] = {
-    OUT: "folder for the traces, one file per engine; nothing is recorded without it",
-    CAPTURE: "full (default), or ids: tokens and decisions without probabilities and states",
-    SAMPLE: "which requests: 1/10 is every tenth, 0.1 a share of a tenth; all by default",
-    MAX_BYTES: "flight recorder: keep the newest steps within this many bytes; 500000000, 500M, 2G",
-}
+"""What each means stands in recorders/spectrace_vllm/README.md, once for both engines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +84,10 @@ def from_environment(environment: Mapping[str, str]) -> Settings | None:
 
 
 def examined(environment: Mapping[str, str]) -> tuple[Settings | None, list[str]]:
-    """The settings, or None, and a sentence for each variable that says what it cannot mean."""
+    """The settings, or None, and a sentence for each variable that says what it cannot mean.
+
+    Of such a variable the settings have the default.
+    """
     values: dict[str, Any] = {}
     wrong: list[str] = []
     for name, read in ((CAPTURE, _capture), (SAMPLE, _sample), (MAX_BYTES, _bytes)):
@@ -97,8 +95,7 @@ def examined(environment: Mapping[str, str]) -> tuple[Settings | None, list[str]
             values |= read(environment[name]) if environment.get(name) else {}
         except ValueError as error:
             wrong.append(f"{name}={environment[name]!r}: {error}")
-    is_asked = environment.get(OUT) and not wrong
-    return (Settings(out=Path(environment[OUT]), **values) if is_asked else None), wrong
+    return (Settings(out=Path(environment[OUT]), **values) if environment.get(OUT) else None), wrong
 
 
 def _capture(text: str) -> dict[str, Any]:

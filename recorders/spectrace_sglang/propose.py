@@ -113,7 +113,7 @@ class DraftFollower:
             self._recording.tell_graph()
         nodes, self._nodes = self._nodes, None
         if nodes is not None:
-            self._recording.thinned(nodes)
+            self._recording.thin(nodes)
         self._proposal = Proposed(
             started=started,
             ended=now(self._device),
@@ -190,7 +190,7 @@ class DraftFollower:
                 pack.add("seed_position", seen.positions[0].index_select(0, at))
             if seen.inputs:
                 pack.add("seed_rms", seen.inputs[0].index_select(0, at))
-        recording.thinned(pack)
+        recording.thin(pack)
         recording.put(
             Seeded(requests=recording.names(batch.reqs), arrays=pack.send(), num_bytes=pack.num_bytes)
         )

@@ -231,7 +231,7 @@ class Recording(ServingRecording):
                 self._tell_hidden()
         else:
             lists = [list(ids) for ids in proposal]
-        self.thinned(pack)
+        self.thin(pack)
         self.put(
             Proposed(
                 engine_step=self.engine_step,

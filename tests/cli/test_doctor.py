@@ -194,6 +194,8 @@ def test_every_wrong_variable_is_named(fitting: Any, monkeypatch: pytest.MonkeyP
         "SPECTRACE_MAX_BYTES",
     ]
     assert "records" not in found
+    monkeypatch.setenv("SPECTRACE_MAX_BYTES", "500")
+    assert "too little" in fitting.examine()["advice"][2]
 
 
 def test_a_budget_that_a_header_may_not_fit_is_named(fitting: Any, monkeypatch: pytest.MonkeyPatch) -> None:

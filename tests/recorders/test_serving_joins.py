@@ -134,9 +134,9 @@ def test_values_that_are_no_numbers_are_counted(rows: list[list[float]]) -> None
 
 
 def test_flags_are_words_and_numbers() -> None:
-    """Lists of words, None and objects are left out; where a draft norms stands among them; torch too."""
+    """None and objects are left out; where a draft norms stands among them; torch too."""
     found = flags(
-        {"method": "eagle3", "rate": 0.5, "depth": 3, "on": False, "list": ["a"], "none": None},
+        {"method": "eagle3", "rate": 0.5, "depth": 3, "on": False, "none": None, "object": object()},
         SimpleNamespace(norm_output=True, fc_norm=None),
     )
     assert found.pop("torch") == torch.__version__

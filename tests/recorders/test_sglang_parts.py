@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,19 @@ def make_sglang(folder: Path, **changed: str) -> None:
 
 
 @pytest.fixture
-def sglang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder on the path, for source that looks like SGLang's."""
+def sglang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on the path, for source that looks like SGLang's; what is imported of it goes with it."""
     monkeypatch.syspath_prepend(tmp_path)
-    for name in [name for name in sys.modules if name.split(".")[0] == "sglang"]:
+    for name in _imported():
         monkeypatch.delitem(sys.modules, name)
-    return tmp_path
+    yield tmp_path
+    for name in _imported():
+        del sys.modules[name]
+
+
+def _imported() -> list[str]:
+    """Modules of SGLang, real or not."""
+    return [name for name in sys.modules if name.split(".")[0] == "sglang"]
 
 
 def test_registering_without_a_folder_imports_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
