@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from spectrace.format.counts import Counts
+from spectrace.format.figures import number
 from spectrace.format.records import Run
 
 
@@ -91,6 +92,33 @@ def alpha1(counts: Counts) -> float | None:
     0.75
     """
     return _ratio(_at(counts.accepted_at, 0), counts.proposals)
+
+
+def own_count(counts: Counts) -> str:
+    """What the engine counted, in words; "" where it is not recorded or says the same.
+
+    Source: vLLM counts what its verifier accepted (``v1/core/sched/scheduler.py``), before it cuts a text at
+    a stop or at its longest length; a trace counts what was committed.
+
+    >>> cut = Counts(proposals=2, drafted=8, accepted=4, emitted_by_proposals=5)
+    >>> cut.add(Counts(steps_reported=2, accepted_reported=6))
+    >>> own_count(cut)
+    "6 of 8 accepted (accept length 4.000): 2 more, in steps cut at a text's end"
+    """
+    more = counts.accepted_reported - counts.accepted
+    if not (counts.steps_reported and counts.proposals and more):
+        return ""
+    was_cut = counts.emitted_by_proposals < counts.accepted + counts.proposals
+    why = "in steps cut at a text's end" if more > 0 and was_cut else "see `spectrace diagnose`"
+    return f"{own_numbers(counts)}: {number(abs(more))} {'more' if more > 0 else 'fewer'}, {why}"
+
+
+def own_numbers(counts: Counts) -> str:
+    """The engine's own count and the accept length by it, in words; "" where it is not recorded."""
+    if not (counts.steps_reported and counts.proposals):
+        return ""
+    length = number(1 + counts.accepted_reported / counts.proposals)
+    return f"{number(counts.accepted_reported)} of {number(counts.drafted)} accepted (accept length {length})"
 
 
 def is_simulated(run: Run) -> bool:

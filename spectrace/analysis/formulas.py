@@ -102,8 +102,8 @@ FORMULAS: tuple[Formula, ...] = (
     Formula(
         name="accept_length",
         formula="1 + accepted / proposals",
-        used_by="vLLM (v1/spec_decode/metrics.py, mean acceptance length), TensorRT-LLM (acceptanceLength), "
-        "llama.cpp (mean length), speculators",
+        used_by="vLLM (v1/spec_decode/metrics.py, mean acceptance length; of what its verifier accepted), "
+        "TensorRT-LLM (acceptanceLength), llama.cpp (mean length), speculators",
         value=lambda sums: acceptance.accept_length(sums.counts),
     ),
     Formula(
@@ -136,11 +136,11 @@ FORMULAS: tuple[Formula, ...] = (
         remark="steps without a proposal, such as prefills, pull it down; vLLM's leaves them out",
     ),
     Formula(
-        name="accept_length_after_end",
-        formula="(engine's own accepted + 1) / proposals, tokens after EOS counted",
-        used_by="engines that count before they cut at EOS (vLLM)",
+        name="accept_length_as_counted",
+        formula="1 + accepted by the engine's own count / proposals",
+        used_by="vLLM (mean acceptance length), which counts before it cuts a text at its end",
         value=lambda sums: _unless(_ratio(sums.counted, sums.counts.proposals), "accept_length", sums),
-        remark="tokens behind the end of the text, which nobody sees, are counted",
+        remark="accepted tokens that were cut at the end of a text, by max_tokens or EOS, are counted",
     ),
     Formula(
         name="accept_length_mean_of_requests",
@@ -168,6 +168,20 @@ FORMULAS: tuple[Formula, ...] = (
         formula="accepted / drafted, of a tree every node",
         used_by="vLLM (draft acceptance rate), llama.cpp (draft_n_accepted / draft_n), AIPerf",
         value=lambda sums: acceptance.acceptance_rate(sums.counts),
+        is_rate=True,
+    ),
+    Formula(
+        name="acceptance_rate_as_counted",
+        formula="accepted by the engine's own count / drafted",
+        used_by="vLLM (draft acceptance rate), which counts before it cuts a text at its end",
+        value=lambda sums: _unless(
+            None
+            if sums.counted is None
+            else _ratio(sums.counted - sums.counts.proposals, sums.counts.drafted),
+            "acceptance_rate",
+            sums,
+        ),
+        remark="accepted tokens that were cut at the end of a text, by max_tokens or EOS, are counted",
         is_rate=True,
     ),
     Formula(
@@ -268,7 +282,7 @@ class Explanation(NamedTuple):
     nearest: Sequence[Match]
     """Where none does: those that come nearest, if any comes near."""
     usual: Sequence[Match]
-    """What vLLM prints over the same steps: accept length and acceptance rate."""
+    """What vLLM prints over the same steps, accept length and acceptance rate by the engine's own count."""
 
 
 def read_number(text: str) -> Given | None:
@@ -300,7 +314,8 @@ def explain(given: Given, sums: Sums) -> Explanation:
     matches += [m for m in _offered(given, sums, position_formulas(sums.counts)) if given.is_(_as_given(m))]
     near = [m for m in offered if abs(given.value - _as_given(m)) <= _NEAR * max(given.value, _as_given(m))]
     by_distance = sorted(near, key=lambda match: abs(given.value - _as_given(match)))
-    usual = [match for match in offered if match.formula.name in _USUAL]
+    by_name = {match.formula.name: match for match in offered}
+    usual = [by_name.get(f"{name}_as_counted", by_name[name]) for name in _USUAL if name in by_name]
     return Explanation(given, matches, [] if matches else by_distance[:3], usual)
 
 

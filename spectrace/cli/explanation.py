@@ -87,10 +87,10 @@ def _lines(match: Match, usual: Sequence[Match] = ()) -> Iterator[str]:
     name = formula.name.replace("_", " ")
     yield from wrapped(f"  {name} {_value(match)}: ", formula.formula, indent="      ")
     yield from wrapped("      used by ", formula.used_by, indent="      ")
-    if formula.remark and usual:
-        own = [u for u in usual if u.formula.is_rate == formula.is_rate]
-        here = f"; vLLM's is {_value(own[0])} here" if own and _value(own[0]) != _value(match) else ""
-        yield from wrapped("      note: ", formula.remark + here, indent="      ")
+    own = [u for u in usual if u.formula.is_rate == formula.is_rate]
+    here = f"vLLM's is {_value(own[0])} here" if own and _value(own[0]) != _value(match) else ""
+    if note := "; ".join(filter(None, (formula.remark if usual else "", here))):
+        yield from wrapped("      note: ", note, indent="      ")
 
 
 def _value(match: Match) -> str:

@@ -18,12 +18,13 @@ from spectrace.analysis.acceptance import (
     PositionCounts,
     accept_length,
     acceptance_rate,
+    own_count,
     per_position,
 )
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, shown, table
-from spectrace.cli.verdicts import sampled_lines, simulated_lines
+from spectrace.cli.verdicts import sampled_lines, simulated_lines, wrapped
 from spectrace.format.counts import Counts
 from spectrace.format.fields import REQUIRED
 from spectrace.format.figures import count_of, number
@@ -127,6 +128,8 @@ def _text(trace: Trace, counts: Counts) -> Iterator[str]:
             continue  # chains, or sums: it says nothing new
         name = metric.name.replace("_", " ")
         yield f"{name:<27}{number(metric.value(counts)):>10}  {metric.formula}"
+    if own := own_count(counts):
+        yield from ("", *wrapped("", f"The engine's own count: {own}."))
     yield ""
     yield from _position_table(counts)
     if counts.timed:

@@ -30,6 +30,10 @@ class Counts:
     drafted: int = 0
     """Draft tokens (tree nodes) proposed."""
     accepted: int = 0
+    steps_reported: int = 0
+    """Steps that hold the engine's own count; none in files of an index that knew nothing of it."""
+    accepted_reported: int = 0
+    """Draft tokens accepted by the engine's own count (`num_accepted_reported`), else by the trace's."""
     emitted: int = 0
     """Tokens committed by all steps."""
     emitted_by_proposals: int = 0
@@ -125,6 +129,7 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
     depths = tree.deepest()
     accepted = per_row(columns.get("num_accepted"), num_rows)
     sound = np.clip(accepted, 0, drafts)
+    is_reported, counted_by_engine = _reported(columns, sound)
     is_single = ~is_summed(columns, num_rows)
     goes_on = tree.goes_on(sound, depths) & is_single
     counted = np.minimum(sound, MAX_POSITIONS)
@@ -134,6 +139,8 @@ def count_steps(columns: Columns, num_rows: int) -> Counts:
         proposals=int(proposed.sum()),
         drafted=int(drafts.sum()),
         accepted=int(sound.sum()),
+        steps_reported=int(is_reported.sum()),
+        accepted_reported=int(np.clip(counted_by_engine, 0, drafts).sum()),
         emitted=int(emitted.sum()),
         emitted_by_proposals=int(emitted[proposed].sum()),
         rejected=int((goes_on & ~_was_cut(sound, emitted, columns)).sum()),
@@ -239,6 +246,16 @@ class _Nodes:
         follows = np.zeros(len(accepted), bool)
         follows[self._row[self._up == last[self._row]]] = True
         return np.where(self._is_tree & is_known, follows, goes_on)
+
+
+def _reported(columns: Columns, accepted: Array) -> tuple[Array, Array]:
+    """[rows] whether the engine's own count is there, and accepted tokens by it, else those of the trace."""
+    column = columns.get("num_accepted_reported")
+    is_known, counted = np.zeros(len(accepted), bool), accepted.astype(np.int64)
+    if column is not None:
+        is_known[column.present if column.present is not None else slice(None)] = True
+        counted[is_known] = column.values
+    return is_known, counted
 
 
 def _last_values(column: Column | None, num_rows: int) -> tuple[Array, Array] | None:

@@ -17,6 +17,7 @@ from spectrace.analysis.acceptance import (
     accept_length,
     acceptance_rate,
     is_simulated,
+    own_numbers,
     per_position,
     sampled,
 )
@@ -221,8 +222,8 @@ def _segments(drawn: Curves) -> str:
 
 def _metrics(trace: Trace, counts: Counts) -> Iterator[Block]:
     yield Text(
-        "Accept length counts the target's own token, as vLLM reports it; the second line is the same "
-        "without it."
+        "Accept length counts the target's own token, as vLLM's mean acceptance length does; the second line "
+        "is the same without it."
     )
     rows = [(words(m.name), number(m.value(counts)), m.formula) for m in METRICS]
     yield Table(["metric", "value", "how it is made"], rows)
@@ -231,7 +232,7 @@ def _metrics(trace: Trace, counts: Counts) -> Iterator[Block]:
         ("drafted tokens", number(counts.drafted), ""),
         ("accepted tokens", number(counts.accepted), ""),
         ("emitted tokens", number(counts.emitted), ""),
-        ("reported by the engine", _settings(trace.run.reported or {}) or "-", ""),
+        ("reported by the engine", _settings(trace.run.reported or {}) or own_numbers(counts) or "-", ""),
     ]
     yield Table(["counts", "value", ""], rows)
     if counts.timed:

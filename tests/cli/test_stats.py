@@ -193,3 +193,32 @@ def test_a_reported_number_needs_a_proposal(run: Run, tmp_path: Path) -> None:
     steps = [{"proposal_ids": [], "num_accepted": 0, "emitted_ids": [3]}]
     path = write_trace(tmp_path / "t", steps, run={"reported": {"accept_length": 1.0}})
     assert run("diagnose", path).code == 0
+
+
+def test_what_the_engine_counted_is_said_where_it_differs(run: Run, tmp_path: Path) -> None:
+    """Of texts that max_tokens cut: one line in stats, the engine's number explained as its own, one row."""
+    path = tmp_path / "cut.spectrace"
+    steps = [
+        {"proposal_ids": [1, 2, 3], "num_accepted": 3, "num_accepted_reported": 3},
+        {
+            "step": 1,
+            "position": 5,
+            "proposal_ids": [5, 6, 7],
+            "emitted_ids": [5],
+            "num_accepted": 1,
+            "num_accepted_reported": 3,
+            "stop": "length",
+        },
+    ]
+    write_trace(path, steps)
+    said = " ".join(run("stats", path).out.split())
+    assert (
+        "The engine's own count: 6 of 6 accepted (accept length 4.000): 2 more, in steps cut at a text's end."
+    ) in said
+    counted = " ".join(run("stats", path, "--explain", "4.000").out.split())
+    assert "accept length as counted 4.000" in counted
+    assert "vLLM's is" not in counted
+    plain = " ".join(run("stats", path, "--explain", "3.000").out.split())
+    assert "vLLM's is 4.000 here" in plain
+    assert run("report", path, "-o", tmp_path / "cut.md").code == 0
+    assert "6 of 6 accepted" in (tmp_path / "cut.md").read_text()

@@ -10,6 +10,8 @@ import spectrace
 from spectrace.format.jsonl import export_lines, import_lines
 
 ROOT = Path(__file__).parents[2]
+LEARNT = 74
+"""Bytes by which an index has grown since: the names of the engine's own counts, and their numbers, twice."""
 NAMES = ["minimal-v1", "full-v1"]
 
 
@@ -25,9 +27,9 @@ def test_a_file_of_version_1_says_what_it_always_said(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_lines_still_make_the_same_bytes(name: str, tmp_path: Path) -> None:
-    """Importing the lines again gives the file byte for byte, but for its random run id."""
+    """Importing the lines again gives the file, but for its random run id and what an index has learnt."""
     out = tmp_path / "again.spectrace"
     import_lines((ROOT / f"tests/data/{name}.jsonl").read_bytes().splitlines(), out)
     with spectrace.open(out) as again:
         assert list(export_lines(again)) == ((ROOT / f"tests/data/{name}.jsonl").read_text().splitlines())
-    assert out.stat().st_size == (ROOT / f"sample_traces/{name}.spectrace").stat().st_size
+    assert out.stat().st_size == (ROOT / f"sample_traces/{name}.spectrace").stat().st_size + LEARNT

@@ -316,7 +316,7 @@ def test_a_deferred_step_is_called_on_the_writing_thread(tmp_path: Path) -> None
 
 
 def test_deferred_steps_may_be_several_groups(tmp_path: Path) -> None:
-    """A function given to ``steps`` returns steps, groups of them or nothing; a bad group costs itself only."""
+    """A function given to ``steps`` returns steps, groups of them or nothing; a bad group costs itself."""
     first, second = _uniform(2, 3, 0), _uniform(3, 2, 0)
     bad = {**first, "num_accepted": np.zeros(3, np.int64)}
     with spectrace.TraceWriter(tmp_path / "t.spectrace", {}) as writer:

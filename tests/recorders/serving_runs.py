@@ -19,6 +19,7 @@ import pytest
 
 import spectrace
 from spectrace.analysis.diagnosis.examine import diagnose
+from spectrace.analysis.diagnosis.verdict import Diagnosis
 from tests.recorders.serving_traces import by_request, header, trace_of
 
 _ROOT = Path(__file__).parents[2]
@@ -59,12 +60,21 @@ class Outcome:
         found = by_request(self.trace)
         return {name: found[names[name]] for name in self.outputs if names.get(name) in found}
 
+    @cached_property
+    def diagnosis(self) -> Diagnosis:
+        """What `diagnose` says."""
+        with spectrace.open(self.trace) as trace:
+            return diagnose(trace)
+
     @property
     def findings(self) -> list[str]:
-        """Ids of what `diagnose` finds, most certain first, without what it says of the number of steps."""
-        with spectrace.open(self.trace) as trace:
-            found = diagnose(trace).findings
-        return [finding.id for finding in found if finding.id != "workload/too-small"]
+        """Ids of what it finds, most certain first, without what it says of the number of steps."""
+        return [finding.id for finding in self.diagnosis.findings if finding.id != "workload/too-small"]
+
+    @property
+    def cleared(self) -> set[str]:
+        """Ids of what it looked at and found in order."""
+        return {cleared.id for cleared in self.diagnosis.cleared}
 
 
 _PATIENCE = 1800

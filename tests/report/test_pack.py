@@ -189,7 +189,12 @@ def test_a_packed_trace_says_the_same(sample: Path, tmp_path: Path) -> None:
         if sample.stem == "full-v1":  # its recorder's reasons and stop words are its own
             assert [n[0] for n in before.pop("not checked")] == [n[0] for n in after.pop("not checked")]
         else:
-            assert small.counts.to_mapping() == trace.counts.to_mapping()
+            known = trace.counts.to_mapping()
+            if not trace.counts.steps_reported:  # written before the index held the engine's own count
+                known |= {
+                    name: getattr(small.counts, name) for name in ("steps_reported", "accepted_reported")
+                }
+            assert small.counts.to_mapping() == known
         assert after == before
 
 

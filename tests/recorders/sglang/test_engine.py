@@ -35,6 +35,7 @@ def test_the_recorder_changes_no_token(runs: Runs) -> None:
 def test_a_healthy_run_is_accused_of_nothing(runs: Runs, name: str) -> None:
     """No finding, and the map is cleared by name."""
     assert runs[name].findings == []
+    assert "vocab-map" in runs[name].cleared
 
 
 @pytest.mark.parametrize("name", ["chain", "tree"])
