@@ -11,9 +11,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from spectrace.errors import UsageError
 from spectrace_serving.hooks import Hook
-from spectrace_serving.settings import OUT, from_environment
+from spectrace_serving.settings import MAX_BYTES, OUT, examined
+
+FLOOR = 16 << 20
+"""Bytes of a flight recorder that hold ten headers of any model: maps of 64,000 tokens take 0.6 MB."""
 
 
 def described(hook: Hook, where: str, folder: Path) -> dict[str, Any]:
@@ -39,8 +41,8 @@ def is_usable(hooks: Iterable[dict[str, Any]]) -> bool:
     return all(hook["fits"] for hook in hooks if hook["needed"])
 
 
-def settings_advice(engine: str, group: str, variable: str, allowed: str | None) -> list[str]:
-    """What is to be done about the environment.
+def environment_state(engine: str, group: str, variable: str, allowed: str | None) -> dict[str, Any]:
+    """What is to be done about the environment, as ``advice``, and what it asks for, as ``records``.
 
     Args:
         engine: as the advice names it.
@@ -53,12 +55,17 @@ def settings_advice(engine: str, group: str, variable: str, allowed: str | None)
         advice.append(f"the plugin is not registered: install spectrace-tui where {engine} is installed")
     if allowed is not None and "spectrace" not in [name.strip() for name in allowed.split(",")]:
         advice.append(f"{variable} leaves the plugin out: add spectrace to it")
-    try:
-        settings = from_environment(os.environ)
-    except UsageError as error:
-        return [*advice, str(error)]
+    settings, wrong = examined(os.environ)
+    advice += wrong
+    if not os.environ.get(OUT):
+        advice.append(f"{OUT} is not set, so nothing is recorded: set it to a folder and start the engine")
     if settings is None:
-        advice.append(f"{OUT} is not set, so nothing is recorded: set it to a folder and start {engine}")
-    elif settings.out.exists() and not settings.out.is_dir():
+        return {"advice": advice, "records": None}
+    if settings.out.exists() and not settings.out.is_dir():
         advice.append(f"{OUT}={settings.out}: is no folder")
-    return advice
+    if settings.max_bytes is not None and settings.max_bytes < FLOOR:
+        advice.append(
+            f"{MAX_BYTES}={settings.max_bytes}: may be too little, and then nothing is recorded: it must "
+            f"hold ten times the header, whose size is the model's; {FLOOR >> 20}M are enough"
+        )
+    return {"advice": advice, "records": f"{settings.out.absolute()}, {settings.sentence}"}

@@ -21,12 +21,10 @@ class Guard:
     """Runs actions by name.
 
     Args:
-        engine: as the log names it.
         writer: is told of an action that failed.
     """
 
-    def __init__(self, engine: str, writer: TraceWriter) -> None:
-        self._engine = engine
+    def __init__(self, writer: TraceWriter) -> None:
         self._writer = writer
         self._broken: set[str] = set()
 
@@ -39,7 +37,7 @@ class Guard:
         except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
             self._broken.add(name)
             what = f"{type(error).__name__}: {error}"
-            logger.warning("%s: the hook %r failed and is off, serving goes on: %s", self._engine, name, what)
+            logger.warning("spectrace: the hook %r failed and is off, serving goes on: %s", name, what)
             self._writer.amend(capture={"unavailable": {f"hook {name}": what[:200]}})
             return None
 

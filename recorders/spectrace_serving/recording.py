@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 
+from spectrace.errors import RecorderError
 from spectrace.format.writer import TraceWriter
 from spectrace_serving.facts import Facts
 from spectrace_serving.guard import Guard, free_name
@@ -21,7 +22,7 @@ from spectrace_serving.join import Joiner
 from spectrace_serving.outbox import Outbox
 from spectrace_serving.reduction import Fingerprints
 from spectrace_serving.requests import Finished, Started
-from spectrace_serving.settings import Settings
+from spectrace_serving.settings import MAX_BYTES, Settings
 from spectrace_transformers.facts import ids_digest
 from spectrace_transformers.reduction import Array, Workspace
 from spectrace_transformers.token_text import Vocabulary
@@ -36,18 +37,17 @@ BACKLOG_BYTES = 256 << 20
 once these take as much, the recording ends. On a CPU whole rows of logits wait."""
 
 
-def read_vocabulary(engine: str, tokenizer: Callable[[], Any]) -> Vocabulary | None:
+def read_vocabulary(tokenizer: Callable[[], Any]) -> Vocabulary | None:
     """The target's tokens; None where its tokenizer is not on this machine.
 
     Args:
-        engine: as the log names it.
         tokenizer: gives it, or None.
     """
     try:
         found = tokenizer()
         return None if found is None else Vocabulary(found)
     except Exception as error:  # noqa: BLE001  a trace without texts is a trace
-        logger.warning("%s: token texts are not recorded: %s: %s", engine, type(error).__name__, error)
+        logger.warning("spectrace: token texts are not recorded: %s: %s", type(error).__name__, error)
         return None
 
 
@@ -66,13 +66,18 @@ def open_trace(
     Raises:
         SpectraceError: it cannot be created.
     """
-    return TraceWriter(
-        free_name(settings.out, engine),
-        header,
-        flush_interval=FLUSH_INTERVAL,
-        max_bytes=settings.max_bytes,
-        token_text=None if vocabulary is None else partial(_token_text, vocabulary, target_ids),
-    )
+    path, told = free_name(settings.out, engine), header.get("engine", {})
+    asked = {**told, "flags": {**told.get("flags", {}), **settings.asked()}}
+    try:
+        return TraceWriter(
+            path,
+            {**header, "engine": asked},
+            flush_interval=FLUSH_INTERVAL,
+            max_bytes=settings.max_bytes,
+            token_text=None if vocabulary is None else partial(_token_text, vocabulary, target_ids),
+        )
+    except RecorderError as error:  # which knows the writer's argument, and no variable
+        raise RecorderError(str(error).replace(": max_bytes must", f": {MAX_BYTES} must")) from None
 
 
 def _token_text(vocabulary: Vocabulary, target_ids: Array | None, space: str, token_id: int) -> str | None:
@@ -88,7 +93,6 @@ class ServingRecording:
     """One engine's recording, from the moment its models are loaded.
 
     Args:
-        engine: as the log names it.
         settings: what to record.
         header: what the trace says so far.
         writer: of the trace.
@@ -98,7 +102,6 @@ class ServingRecording:
 
     def __init__(
         self,
-        engine: str,
         settings: Settings,
         header: Facts,
         writer: TraceWriter,
@@ -107,7 +110,7 @@ class ServingRecording:
     ) -> None:
         self.writer = writer
         self.joiner = joiner
-        self.guard = Guard(engine, writer)
+        self.guard = Guard(writer)
         self.is_full = settings.is_full
         self.engine_step = -1
         self.workspace = Workspace()
@@ -117,7 +120,6 @@ class ServingRecording:
             self.fingerprints.prepare(header["target"]["hidden_size"])
         self.undo: list[Callable[[], None]] = []
         """What takes the hooks off; the last comes first."""
-        self._name = engine
         self._device = device
         self._settings = settings
         self._num_requests = 0
@@ -131,7 +133,7 @@ class ServingRecording:
         self._ended: str | None = None
         """Why the recording ended before the engine did."""
         atexit.register(self.close)
-        logger.info("%s: recording to %s", engine, writer.path)
+        logger.info("spectrace: recording to %s (%s)", writer.path, settings.sentence)
 
     def wrap(self, holder: Any, name: str, make: Callable[[Any], Callable[..., Any]]) -> None:
         """Replaces a function on one object until the recording ends."""
@@ -149,7 +151,7 @@ class ServingRecording:
         if self._ended is not None:
             self._say_ended()
         if not self.writer.flush():
-            logger.warning("%s: %s: not everything was written in time", self._name, self.writer.path)
+            logger.warning("spectrace: %s: not everything was written in time", self.writer.path)
         self.writer.close()
 
     def _take_off(self) -> None:
@@ -159,7 +161,7 @@ class ServingRecording:
             try:
                 undo()
             except Exception as error:  # noqa: BLE001  the engine's run is worth more than our trace
-                logger.warning("%s: a hook stays: %s: %s", self._name, type(error).__name__, error)
+                logger.warning("spectrace: a hook stays: %s: %s", type(error).__name__, error)
 
     # --- requests ---
 
@@ -255,7 +257,7 @@ class ServingRecording:
             self._ended = (
                 "recording ended: the disk does not answer, and what waits for it took too much memory"
             )
-            logger.warning("%s: %s: %s; serving goes on", self._name, self.writer.path, self._ended)
+            logger.warning("spectrace: %s: %s; serving goes on", self.writer.path, self._ended)
             self._take_off()
             self._say_ended()
 

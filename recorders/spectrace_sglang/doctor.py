@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from spectrace_serving.doctor import described, is_usable, settings_advice
+from spectrace_serving.doctor import described, environment_state, is_usable
 from spectrace_serving.hooks import package_folder
 from spectrace_sglang.hooks import FIX, HOOKS, engine_version
 
@@ -27,5 +27,8 @@ def examine() -> dict[str, Any]:
         found["advice"].append(f"nothing would be recorded: {FIX}")
     # An empty variable lets SGLang load every plugin.
     allowed = os.environ.get(PLUGINS) or None
-    found["advice"] += settings_advice("sglang", "sglang.srt.plugins", PLUGINS, allowed)
+    state = environment_state("sglang", "sglang.srt.plugins", PLUGINS, allowed)
+    found["advice"] += state["advice"]
+    if not found["advice"]:
+        found["records"] = state["records"]
     return found

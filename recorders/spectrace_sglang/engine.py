@@ -52,6 +52,16 @@ class Engine:
         return getattr(self.arguments, name, None)
 
     @property
+    def is_eager(self) -> bool:
+        """No graph is captured: so it was asked for, or this device has none.
+
+        Source: SGLang 0.5.23 srt/model_executor/model_runner_components/cuda_graph_setup.py: a CPU captures
+        where ``enable_torch_compile`` is set, and nothing otherwise.
+        """
+        is_plain_cpu = self.device.type == "cpu" and not self.setting("enable_torch_compile")
+        return bool(self.setting("disable_cuda_graph")) or is_plain_cpu
+
+    @property
     def _is_part_of_target(self) -> bool:
         """The draft is a layer of the target's own, which SGLang runs as EAGLE; told by its class."""
         classes = getattr(getattr(self.draft_config, "hf_config", None), "architectures", None) or ()

@@ -72,7 +72,7 @@ def run_facts(
         vocabulary=vocabulary,
         target_config=engine.config.hf_config,
         draft_config=draft_config,
-        is_eager=bool(engine.setting("disable_cuda_graph")),
+        is_eager=engine.is_eager,
         is_full=is_full,
         unavailable={**_OUT_OF_REACH, **_by_method(engine), **problems},
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from spectrace_serving.hooks import package_folder
-from spectrace_serving.plugin import begun, guarded, is_asked_for
+from spectrace_serving.plugin import begun, guarded, is_asked_for, speak_as
 from spectrace_sglang.hooks import FIX, HOOKS
 
 logger = logging.getLogger("spectrace")
@@ -41,11 +41,12 @@ def _register() -> None:
     found = {hook: None if folder is None else hook.problem(folder) for hook in HOOKS}
     for hook, problem in found.items():
         if problem is not None:
-            logger.warning("sglang: %s; a trace would lack %s; %s", problem, hook.loses, FIX)
+            speak_as("sglang")
+            logger.warning("spectrace: %s; a trace would lack %s; %s", problem, hook.loses, FIX)
             _problems.append(problem)
     _is_registered = True  # Or refused: both are said once.
     if any(problem is not None and hook.is_needed for hook, problem in found.items()):
-        logger.warning("sglang: nothing is recorded: what is missing is needed; try: spectrace doctor")
+        logger.warning("spectrace: nothing is recorded: what is missing is needed; try: spectrace doctor")
         return
     for hook, problem in found.items():
         if problem is None:
@@ -73,6 +74,7 @@ def _attaching(original: Callable[..., Any], scheduler: Any, *args: Any, **kwarg
 
 def _attach(scheduler: Any) -> None:
     global _recording
-    from spectrace_sglang.recording import attach
+    from spectrace_sglang.recording import attach, speaks
 
-    _recording = begun(lambda settings: attach(scheduler, settings, _problems))
+    if speaks():  # or nothing is said either: an engine says it once
+        _recording = begun("sglang", lambda settings: attach(scheduler, settings, _problems))

@@ -46,9 +46,9 @@ def attach(scheduler: Any, settings: Settings, problems: Sequence[str]) -> Recor
         SpectraceError: the file cannot be created, or this way of speculating is not followed.
     """
     if getattr(scheduler, "draft_worker", None) is None:
-        logger.info("sglang: nothing is recorded: this scheduler does not speculate")
+        logger.info("spectrace: nothing is recorded: this scheduler does not speculate")
         return None
-    if not _speaks():
+    if not speaks():
         return None
     engine = Engine(scheduler)
     if engine.algorithm in _UNFOLLOWED:
@@ -56,7 +56,7 @@ def attach(scheduler: Any, settings: Settings, problems: Sequence[str]) -> Recor
     return Recording(engine, settings, problems)
 
 
-def _speaks() -> bool:
+def speaks() -> bool:
     """Whether this rank decides for its requests: the first of its tensor-parallel group."""
     try:
         from sglang.srt.runtime_context import get_parallel
@@ -76,7 +76,7 @@ class Recording(ServingRecording):
     """
 
     def __init__(self, engine: Engine, settings: Settings, problems: Sequence[str]) -> None:
-        vocabulary = read_vocabulary("sglang", lambda: engine.tokenizer)
+        vocabulary = read_vocabulary(lambda: engine.tokenizer)
         header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self.raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         """[V] raw id of each target id, on the device."""
@@ -87,7 +87,7 @@ class Recording(ServingRecording):
             raw_ids=self.raw_of.cpu().numpy() if engine.tells_raw_ids else None,
             is_simulated=engine.is_simulated,
         )
-        super().__init__("sglang", settings, header, writer, TreeJoiner(rules), engine.device)
+        super().__init__(settings, header, writer, TreeJoiner(rules), engine.device)
         self.engine = engine
         self._requests: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
         """Requests that the scheduler holds, and the name of each in the trace; empty where it has none."""

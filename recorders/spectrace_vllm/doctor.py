@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from spectrace_serving.doctor import described, is_usable, settings_advice
+from spectrace_serving.doctor import described, environment_state, is_usable
 from spectrace_serving.hooks import package_folder
 from spectrace_vllm.hooks import FIX, KINDS, engine_version
 
@@ -27,5 +27,8 @@ def examine() -> dict[str, Any]:
     found["hooks"] = [hook for hooks in kinds for hook in hooks]
     if not any(is_usable(hooks) for hooks in kinds):
         found["advice"].append(f"nothing would be recorded: {FIX}")
-    found["advice"] += settings_advice("vllm", "vllm.general_plugins", PLUGINS, os.environ.get(PLUGINS))
+    state = environment_state("vllm", "vllm.general_plugins", PLUGINS, os.environ.get(PLUGINS))
+    found["advice"] += state["advice"]
+    if not found["advice"]:
+        found["records"] = state["records"]
     return found

@@ -38,6 +38,15 @@ class Engine:
         self.device = torch.device(getattr(runner, "device", "cpu"))
 
     @property
+    def is_eager(self) -> bool:
+        """No graph is captured: so it was asked for, or this device has none.
+
+        Source: vLLM 0.32.0 config/vllm.py, ``VllmConfig.__post_init__``: ``cudagraph_mode`` is NONE there.
+        """
+        mode = getattr(getattr(self.config, "compilation_config", None), "cudagraph_mode", None)
+        return bool(self.config.model_config.enforce_eager) or getattr(mode, "name", None) == "NONE"
+
+    @property
     def feeds_last_state(self) -> bool:
         """The draft is fed what the target returns, after its final norm, and nothing else.
 

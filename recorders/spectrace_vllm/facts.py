@@ -58,7 +58,7 @@ def run_facts(
         vocabulary=vocabulary,
         target_config=config.model_config.hf_config,
         draft_config=engine.draft_config,
-        is_eager=config.model_config.enforce_eager,
+        is_eager=engine.is_eager,
         is_full=is_full,
         unavailable={**_OUT_OF_REACH, **_by_method(engine), **problems},
     )
@@ -76,6 +76,7 @@ def _settings(engine: Engine) -> Facts:
         "prompt_lookup_max": getattr(spec, "prompt_lookup_max", None),
         "prompt_lookup_min": getattr(spec, "prompt_lookup_min", None),
         **_settings_of_method(engine),
+        "enforce_eager": config.model_config.enforce_eager,
         "async_scheduling": getattr(scheduler, "async_scheduling", None),
         "max_num_seqs": scheduler.max_num_seqs,
         "max_num_batched_tokens": scheduler.max_num_batched_tokens,

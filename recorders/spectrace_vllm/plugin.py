@@ -44,6 +44,7 @@ def _wrap_worker() -> None:
 
 
 def _attach(worker: Any) -> None:
-    from spectrace_vllm.recording import attach
+    from spectrace_vllm.recording import attach, speaks
 
-    worker._spectrace = begun(lambda settings: attach(worker, settings))
+    if speaks(worker):  # or nothing is said either: an engine says it once
+        worker._spectrace = begun("vllm", lambda settings: attach(worker, settings))

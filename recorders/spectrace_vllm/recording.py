@@ -52,7 +52,7 @@ def attach(worker: Any, settings: Settings) -> Recording | None:
     Raises:
         SpectraceError: the engine does not fit, or the file cannot be created.
     """
-    if not _speaks(worker):
+    if not speaks(worker):
         return None
     runner = worker.model_runner
     kind, problems = find_kind(runner)
@@ -65,7 +65,7 @@ def attach(worker: Any, settings: Settings) -> Recording | None:
     if engine.draft is not None and engine.method != "medusa":  # whose heads are run at no position
         problems += object_misfits(kind, "drafter", engine.drafter).values()
     for problem in problems:
-        logger.warning("vllm: %s; some fields are not recorded; %s", problem, FIX)
+        logger.warning("spectrace: %s; some fields are not recorded; %s", problem, FIX)
     recording = Recording(engine, settings, problems)
     try:
         (v2 if kind is V2 else v1).follow(recording)
@@ -75,7 +75,7 @@ def attach(worker: Any, settings: Settings) -> Recording | None:
     return recording
 
 
-def _speaks(worker: Any) -> bool:
+def speaks(worker: Any) -> bool:
     """Whether this rank holds the logits and records them: the first of the last pipeline stage."""
     try:
         from vllm.distributed.parallel_state import get_pp_group, get_tp_group
@@ -95,7 +95,7 @@ class Recording(ServingRecording):
     """
 
     def __init__(self, engine: Engine, settings: Settings, problems: list[str]) -> None:
-        vocabulary = read_vocabulary("vllm", engine.tokenizer)
+        vocabulary = read_vocabulary(engine.tokenizer)
         header = run_facts(engine, vocabulary, misfits(problems, FIX), settings.is_full)
         self._raw_of = raw_table(engine.target_ids, header["target"]["vocab_size"], engine.device)
         writer = open_trace("vllm", settings, header, vocabulary, engine.target_ids)
@@ -105,7 +105,7 @@ class Recording(ServingRecording):
             max_length=header["target"].get("max_length"),
             is_simulated=header["verification"].get("rule") == "synthetic",
         )
-        super().__init__("vllm", settings, header, writer, ChainJoiner(rules), engine.device)
+        super().__init__(settings, header, writer, ChainJoiner(rules), engine.device)
         self.engine = engine
         self.is_active = False
         """A recorded request is in this engine step."""
@@ -247,7 +247,7 @@ class Recording(ServingRecording):
 
     def _tell_hidden(self) -> None:
         """The draft ran, and its logits passed no hook: a graph was replayed, or they are made elsewhere."""
-        if self.engine.config.model_config.enforce_eager:
+        if self.engine.is_eager:
             self.lacks(_OF_LOGITS, _NO_LOGITS)
         else:
             self.lacks(DRAFT_VALUES, _GRAPH, mode="graph")

@@ -6,6 +6,7 @@ Takes `Counts`, which add up over requests, files and ranks, and makes every rat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -126,6 +127,16 @@ def is_simulated(run: Run) -> bool:
     Source: vLLM's speculative setting ``rejection_sample_method="synthetic"``.
     """
     return run.verification is not None and run.verification.rule == "synthetic"
+
+
+def sampled(run: Run) -> str | None:
+    """Which part of the engine's requests was recorded: ``1/2``, or a share; None where all were.
+
+    Source: the recorders of serving engines, which keep what they were asked for among the flags.
+    """
+    flags = {} if run.engine is None else run.engine.flags
+    asked = str(flags.get("SPECTRACE_SAMPLE", ""))
+    return asked if re.fullmatch(r"1/[1-9][0-9]{0,8}|0\.[0-9]{1,18}", asked) else None
 
 
 SIMULATED_SENTENCE = "Acceptance is simulated: the engine accepted at rates that it was given."

@@ -5,6 +5,7 @@ Found by the entry points `spectrace.doctors`; each examines its own engine, and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from typing import Any
@@ -24,7 +25,8 @@ def command(as_json: bool) -> None:
     """Say what would be recorded here, what does not fit, and what to do.
 
     Every recorder that follows an engine from within compares the functions it hooks with those of the
-    version that is installed. Nothing is started and no model is loaded.
+    version that is installed. Nothing is started and no model is loaded. The exit code is 0 whatever the
+    answer says; a script reads "fits" and "advice" of --json.
     """
     found = [_examined(entry) for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name)]
     if as_json:
@@ -35,6 +37,8 @@ def command(as_json: bool) -> None:
 
 def _examined(entry: Any) -> dict[str, Any]:
     """One recorder: ``engine``, ``version`` or None, ``hooks`` and ``advice``.
+
+    Where all is well also ``records``: where to and what would be recorded; it may be None.
 
     Each hook has ``runner``, ``name``, ``needed``, ``fits`` and, where it does not fit, ``problem`` and
     ``loses``: what a trace lacks without it.
@@ -50,6 +54,9 @@ def _examined(entry: Any) -> dict[str, Any]:
 def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
     if not found:
         yield "no recorder that follows an engine from within is installed"
+    # The environment is one for all.
+    told = Counter(advice for state in found for advice in dict.fromkeys(state["advice"]))
+    common = [advice for advice, times in told.items() if times > 1]
     for at, state in enumerate(found):
         if at:
             yield ""
@@ -58,7 +65,12 @@ def _lines(found: list[dict[str, Any]]) -> Iterator[str]:
         for runner in runners:
             yield from _runner_lines(runner, [h for h in state["hooks"] if h["runner"] == runner])
         for advice in state["advice"]:
-            yield f"  next: {visible(advice)}"
+            if advice not in common:
+                yield f"  next: {visible(advice)}"
+    wanted = dict.fromkeys(state["records"] for state in found if state.get("records"))
+    last = [f"next: {visible(advice)}" for advice in common]
+    last += [f"would record to {visible(records)}" for records in wanted]
+    yield from ["", *last] if last else []
 
 
 def _runner_lines(runner: str, hooks: list[Mapping[str, Any]]) -> Iterator[str]:

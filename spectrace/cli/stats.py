@@ -24,7 +24,7 @@ from spectrace.analysis.acceptance import (
 from spectrace.analysis.timing import PHASES, mean_ns, speedup, token_ns
 from spectrace.cli.arguments import TRACE, json_option
 from spectrace.cli.output import print_json, print_lines, shown, table
-from spectrace.cli.verdicts import simulated_lines, wrapped
+from spectrace.cli.verdicts import sampled_lines, simulated_lines, wrapped
 from spectrace.format.counts import Counts
 from spectrace.format.fields import REQUIRED
 from spectrace.format.figures import count_of, number
@@ -155,6 +155,7 @@ def _head(trace: Trace) -> Iterator[str]:
     if trace.run.created is not None:
         yield f"recorded {visible(trace.run.created, limit=_MAX_TEXT)}"
     yield from _warnings(trace)
+    yield from sampled_lines(trace.run)
     yield from simulated_lines(trace.run)
 
 
@@ -167,6 +168,7 @@ def _brief_head(trace: Trace) -> Iterator[str]:
     if trace.state != "closed":
         yield STATES[trace.state]
     yield from _warnings(trace)
+    yield from sampled_lines(trace.run)
     yield from simulated_lines(trace.run)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spectrace.analysis.acceptance import SIMULATED_NOTE, is_simulated
+from spectrace.analysis.acceptance import SIMULATED_NOTE, is_simulated, sampled
 from spectrace.cli.output import has_colour
 from spectrace.format.figures import number, value_text, words
 from spectrace.format.text import visible
@@ -80,6 +80,12 @@ def not_checked_lines(items: Sequence[NotChecked]) -> Iterator[str]:
         by_reason.setdefault(item.reason, []).append(item.id)
     for reason, names in by_reason.items():
         yield from wrapped(f"  {visible(', '.join(names))}: ", visible(reason), indent="    ")
+
+
+def sampled_lines(run: Run) -> Iterator[str]:
+    """What must be said beside the counts of a run of which only some requests were recorded."""
+    if (part := sampled(run)) is not None:
+        yield f"sampled: {part} of the requests"
 
 
 def simulated_lines(run: Run) -> Iterator[str]:

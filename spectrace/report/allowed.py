@@ -66,7 +66,8 @@ FLAGS = _words(
     "speculative_use_rejection_sampling speculative_use_block_verification synthetic_acceptance_rates "
     "suffix_decoding_max_tree_depth suffix_decoding_max_cached_requests suffix_decoding_max_spec_factor "
     "suffix_decoding_min_token_prob dspark_draft_topk speculative_ngram_max_trie_depth "
-    "speculative_ngram_min_bfs_breadth speculative_ngram_max_bfs_breadth speculative_ngram_match_type"
+    "speculative_ngram_min_bfs_breadth speculative_ngram_max_bfs_breadth speculative_ngram_match_type "
+    "SPECTRACE_CAPTURE SPECTRACE_SAMPLE SPECTRACE_MAX_BYTES"
 )
 REPORTED = _words(
     "accept_length acceptance_rate accept_length_without_bonus first_position_accuracy accuracy loss "
@@ -80,7 +81,7 @@ SETTING_WORDS = (
         "heuristic_transient eager sdpa flash_attention_2 flash_attention_3 flex_attention flashinfer "
         "flash_attn triton fa3 xformers EAGLE EAGLE3 NEXTN STANDALONE NGRAM strict probabilistic "
         "torch_native prefill decode greedy standard block synthetic ngram_gpu dspark mlp_speculator "
-        "custom_class FROZEN_KV_MTP DFLASH DSPARK UNO BFS PROB"
+        "custom_class FROZEN_KV_MTP DFLASH DSPARK UNO BFS PROB ids"
     )
 )
 PUBLISHERS = _words(

@@ -18,7 +18,8 @@ MAX_VALUE = 64
 """Longest setting that is repeated, characters."""
 MAX_RATES = 64
 """Longest list of numbers that is repeated."""
-_TRACES = "SPECTRACE_OUT=traces"
+_ASKED = ("SPECTRACE_CAPTURE", "SPECTRACE_SAMPLE", "SPECTRACE_MAX_BYTES")
+"""What a recorder inside an engine is told by the environment."""
 _RECORDED = ("spectrace_transformers", "spectrace_eagle3")
 _VLLM = ("max_num_seqs", "max_num_batched_tokens", "tensor_parallel_size", "pipeline_parallel_size")
 _WITHOUT_DRAFT = ("ngram", "ngram_gpu", "suffix", "mtp")
@@ -49,12 +50,18 @@ def command_line(run: Run) -> str | None:
     """
     recorder = run.recorder.name if run.recorder is not None else None
     if recorder == "spectrace_vllm":
-        return f"{_TRACES} {shlex.join(_vllm(run, _flags(run)))}"
+        return f"{_environment(_flags(run))} {shlex.join(_vllm(run, _flags(run)))}"
     if recorder == "spectrace_sglang":
-        return f"{_TRACES} {shlex.join(_sglang(run, _flags(run)))}"
+        return f"{_environment(_flags(run))} {shlex.join(_sglang(run, _flags(run)))}"
     if recorder in _RECORDED and "max_new_tokens" in _flags(run):
         return shlex.join(_record(run, _flags(run)))
     return "spectrace import FILE -o run.spectrace" if recorder == "spectrace" else None
+
+
+def _environment(flags: Mapping[str, Any]) -> str:
+    """Where to record, and what of it where that was said."""
+    asked = [f"{name}={shlex.quote(str(flags[name]))}" for name in _ASKED if _is_setting(flags.get(name))]
+    return " ".join(["SPECTRACE_OUT=traces", *asked])
 
 
 def _flags(run: Run) -> Mapping[str, Any]:
@@ -124,7 +131,8 @@ def _vllm(run: Run, flags: Mapping[str, Any]) -> Iterator[str]:
     for name in _VLLM_SWITCHES:
         if isinstance(flags.get(name), bool):
             yield f"--{'' if flags[name] else 'no-'}{name.replace('_', '-')}"
-    if run.capture is not None and run.capture.mode == "eager":
+    is_eager = run.capture is not None and run.capture.mode == "eager"
+    if flags.get("enforce_eager", is_eager) is True:
         yield "--enforce-eager"
 
 

@@ -19,6 +19,7 @@ from spectrace.analysis.acceptance import (
     is_simulated,
     own_numbers,
     per_position,
+    sampled,
 )
 from spectrace.analysis.curves import Curves, curves
 from spectrace.analysis.diagnosis import Diagnosis, Finding, diagnose
@@ -111,6 +112,8 @@ def _short(trace: Trace, found: Diagnosis, counts: Counts) -> Iterator[Block]:
             f"acceptance rate {number(acceptance_rate(counts))}, alpha1 {measured['alpha1']}, over "
             f"{count_of(counts.proposals, 'proposal')} from {count_of(measured['prompts'], 'prompt')}."
         )
+        if (part := sampled(trace.run)) is not None:
+            yield Text(f"Sampled: {part} of the requests were recorded.")
         if is_simulated(trace.run):
             yield Text(SIMULATED_NOTE)
     if named := causes(found):

@@ -17,6 +17,7 @@ from spectrace.report.vocabulary import is_plain
 OTHER = "other"
 """Stands for a word that is on no list."""
 _VERSION = re.compile(r"\d{1,4}(\.\d{1,4}){0,3}((a|b|rc|\.dev|\.post)\d{1,4}){0,2}", re.ASCII)
+_PART = re.compile(r"1/[1-9]\d{0,8}", re.ASCII)
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,96}")
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -106,6 +107,8 @@ def settings(known: frozenset[str]) -> Callable[[Any], dict[str, Any] | None]:
 
 
 def _setting(value: Any) -> Any:
+    if isinstance(value, str) and _PART.fullmatch(value):
+        return value
     if type(value) in (bool, int, float) or (isinstance(value, str) and value in SETTING_WORDS):
         return value
     if isinstance(value, list):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -48,6 +49,38 @@ def test_what_fits_and_what_does_not(installed: Callable[..., None]) -> None:
         "  V1 does not fit: Runner._sample is not there\\x1b[2J; without it a trace lacks everything",
         "  next: set SPECTRACE_OUT",
     ]
+
+
+def test_what_holds_for_all_engines_is_said_once(installed: Callable[..., None]) -> None:
+    """At the end, for it is no engine's; what is one engine's stands under it."""
+    states: list[dict[str, Any]] = [
+        {"engine": name, "version": "1", "hooks": [HOOK], "advice": [f"install {name}", "set SPECTRACE_OUT"]}
+        for name in ("sglang", "vllm")
+    ]
+    installed(*(entry(state["engine"], partial(dict, state)) for state in states))
+    lines = CliRunner().invoke(doctor.command).output.splitlines()
+    assert [line for line in lines if "next:" in line] == [
+        "  next: install sglang",
+        "  next: install vllm",
+        "next: set SPECTRACE_OUT",
+    ]
+    assert lines[-1] == "next: set SPECTRACE_OUT"
+
+
+def test_what_would_be_recorded_is_the_last_line(installed: Callable[..., None]) -> None:
+    """Once, also where one engine of two is well, and with escapes made visible."""
+    well = {"engine": "vllm", "version": "1", "hooks": [HOOK], "advice": [], "records": "/a\x1b, full"}
+    ill = {"engine": "sglang", "version": None, "hooks": [], "advice": ["install sglang"]}
+    installed(entry("sglang", lambda: ill), entry("vllm", lambda: well))
+    assert CliRunner().invoke(doctor.command).output.splitlines()[-2:] == [
+        "",
+        "would record to /a\\x1b, full",
+    ]
+
+
+def test_help_says_what_the_exit_code_means() -> None:
+    """A script reads JSON; the code is that of the command itself."""
+    assert "exit code is 0" in " ".join(CliRunner().invoke(doctor.command, ["--help"]).output.split())
 
 
 def test_json(installed: Callable[..., None]) -> None:
@@ -136,3 +169,48 @@ def test_a_variable_that_means_nothing_is_named(
     monkeypatch.setenv("SPECTRACE_OUT", str(tmp_path))
     monkeypatch.setenv(name, value)
     assert any(advice.startswith(f"{name}=") for advice in vllm_doctor.examine()["advice"])
+
+
+@pytest.fixture
+def fitting(vllm_doctor: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The doctor of vLLM beside a vLLM that fits, a registered plugin and a folder to record to."""
+    make_vllm(tmp_path, "logits, spec_decode_metadata")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    registered = [SimpleNamespace(name="spectrace")]
+    monkeypatch.setattr("spectrace_serving.doctor.entry_points", lambda group: registered)
+    monkeypatch.setenv("SPECTRACE_OUT", "traces")
+    return vllm_doctor
+
+
+def test_every_wrong_variable_is_named(fitting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence each: who mends one need not ask again for the next."""
+    for name, value in (("CAPTURE", "all"), ("SAMPLE", "2"), ("MAX_BYTES", "lots")):
+        monkeypatch.setenv(f"SPECTRACE_{name}", value)
+    found = fitting.examine()
+    assert [advice.partition("=")[0] for advice in found["advice"]] == [
+        "SPECTRACE_CAPTURE",
+        "SPECTRACE_SAMPLE",
+        "SPECTRACE_MAX_BYTES",
+    ]
+    assert "records" not in found
+    monkeypatch.setenv("SPECTRACE_MAX_BYTES", "500")
+    assert "too little" in fitting.examine()["advice"][2]
+
+
+def test_a_budget_that_a_header_may_not_fit_is_named(fitting: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server would refuse it at start; what any model fits passes."""
+    monkeypatch.setenv("SPECTRACE_MAX_BYTES", "500")
+    assert fitting.examine()["advice"][0].startswith("SPECTRACE_MAX_BYTES=500: may be too little")
+    monkeypatch.setenv("SPECTRACE_MAX_BYTES", "16M")
+    assert fitting.examine()["advice"] == []
+
+
+def test_what_would_be_recorded_is_said_where_all_is_well(
+    fitting: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder by its whole path, the level and the choice."""
+    assert fitting.examine()["records"] == f"{tmp_path / 'traces'}, full, every request"
+    monkeypatch.setenv("SPECTRACE_CAPTURE", "ids")
+    monkeypatch.setenv("SPECTRACE_SAMPLE", "1/2")
+    assert fitting.examine()["records"] == f"{tmp_path / 'traces'}, ids, 1/2 of the requests"

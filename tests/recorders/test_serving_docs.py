@@ -24,6 +24,9 @@ _VARIABLES = {OUT, CAPTURE, SAMPLE, MAX_BYTES}
 _FLAGS = {"vllm": "vllm/engine/arg_utils.py", "sglang": "sglang/srt/arg_groups/field_order.py"}
 """Where an engine lists the flags of its server."""
 
+_OF_THE_MACHINE = "--gpu-memory-utilization"
+"""Bears on no step, and a trace does not keep it."""
+
 
 def commands() -> list[list[str]]:
     """Every command of a shell block that records a server, in words."""
@@ -47,8 +50,8 @@ def flags_of(words: list[str]) -> set[str]:
 
 
 def test_every_readme_starts_its_servers() -> None:
-    """There is something to test: the front page and vLLM's start vLLM, SGLang's starts SGLang."""
-    assert [engine for engine, _ in servers()] == ["vllm", "vllm", "sglang"]
+    """There is something to test: the front page and vLLM's, twice, start vLLM, SGLang's starts SGLang."""
+    assert [engine for engine, _ in servers()] == ["vllm", "vllm", "vllm", "sglang"]
 
 
 def test_variables_and_commands_exist() -> None:
@@ -64,6 +67,8 @@ def test_variables_and_commands_exist() -> None:
             assert re.search(rf"^{extra[1]} = ", extras, re.MULTILINE)
         elif words[0] == "spectrace":
             assert words[1] in ours
+        elif words[0].startswith(("TARGET=", "DRAFT=")):
+            assert re.search(r"import (target_path|eagle3_path); print\(\1\(\)\)\)$", " ".join(words))
         else:
             variable, _, value = words[0].partition("=")
             assert from_environment({variable: value}) is not None
@@ -79,7 +84,8 @@ def test_a_server_is_started_as_a_report_would(engine: str, words: list[str]) ->
     ]
     assert given
     assert all(own[:4] == words[:4] for own in given)
-    assert flags_of(words) <= {flag for own in given for flag in flags_of(own)}
+    known = {flag for own in given for flag in flags_of(own)} | {_OF_THE_MACHINE}
+    assert flags_of(words) <= known
 
 
 @pytest.mark.parametrize(("engine", "words"), servers())

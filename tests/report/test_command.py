@@ -105,6 +105,29 @@ def test_vllms_server_in_its_own_words(sample_traces: Path) -> None:
     assert "--no-enable-prefix-caching" in found
 
 
+ASKED = {"SPECTRACE_CAPTURE": "ids", "SPECTRACE_SAMPLE": "1/2", "SPECTRACE_MAX_BYTES": 500_000_000}
+
+
+@pytest.mark.parametrize("header", [VLLM, SGLANG])
+def test_what_the_environment_asked_for_is_asked_again(header: dict[str, Any]) -> None:
+    """Level, choice and budget stand before the command, out of a pack too; the default is not said."""
+    engine = header["engine"]
+    asked = header | {"engine": engine | {"flags": engine["flags"] | ASKED}}
+    for run in (asked, reduced_run(asked, frozenset())):
+        expected = (
+            "SPECTRACE_OUT=traces SPECTRACE_CAPTURE=ids SPECTRACE_SAMPLE=1/2 SPECTRACE_MAX_BYTES=500000000"
+        )
+        assert " ".join(words(run)).startswith(f"{expected} python -m ")
+    assert words(header)[1] == "python"
+
+
+@pytest.mark.parametrize(("asked", "mode", "has"), [(True, "eager", True), (False, "eager", False)])
+def test_eager_is_asked_for_where_it_was(asked: bool, mode: str, has: bool) -> None:
+    """A device without graphs captures none, whatever was asked for."""
+    run = VLLM | {"engine": {"flags": {"enforce_eager": asked}}, "capture": {"mode": mode}}
+    assert ("--enforce-eager" in words(run)) is has
+
+
 def vllm(method: str, **flags: Any) -> dict[str, Any]:
     """A header of vLLM's recorder; what a trace calls the method is another matter."""
     name = {"ngram_gpu": "ngram", "dspark": "other", "custom_class": "other"}.get(method, method)

@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from spectrace.analysis.acceptance import METRICS, SIMULATED_NOTE, accept_length, is_simulated, per_position
+from spectrace.analysis.acceptance import (
+    METRICS,
+    SIMULATED_NOTE,
+    accept_length,
+    is_simulated,
+    per_position,
+    sampled,
+)
 from spectrace.analysis.diagnosis import Diagnosis
 from spectrace.analysis.diagnosis.conclusion import (
     causes,
@@ -188,6 +195,8 @@ def _run(facts: Overview, width: int) -> Iterator[PageLine]:
     words = f"{count_of(facts.total, 'step')} of {count_of(facts.requests, 'request')}"
     yield from labelled("file", visible(facts.name, limit=80), width)
     yield from labelled("state", f"{STATES[facts.state]}; {words}", width, role=state)
+    if (part := sampled(facts.run)) is not None:
+        yield from labelled("sampled", f"{part} of the requests", width)
     for gap in facts.gaps[:8]:
         words = f"{count_of(gap.lost, 'step')}: {visible(gap.reason, limit=40)}"
         yield from labelled("lost", words, width, role="warning")
