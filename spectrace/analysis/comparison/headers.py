@@ -155,7 +155,8 @@ def _same(mine: Any, theirs: Any) -> bool:
 def _words(path: str) -> str:
     if path in _WORDS:
         return _WORDS[path]
-    return path.removeprefix("engine.flags.").replace("_", " ").replace(".", ": ")
+    # Engines have settings that are called as fields of a trace are, such as vLLM's method.
+    return path.replace("engine.flags.", "engine's ").replace("_", " ").replace(".", ": ")
 
 
 def _table(path: str, mine: Any, theirs: Any) -> HeaderDifference:

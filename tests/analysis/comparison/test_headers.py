@@ -23,7 +23,7 @@ def test_known_facts_come_first_and_in_words() -> None:
     other = {"engine": {"flags": {"max_num_seqs": 9}, "name": "sglang"}, "method": "eagle3"}
     assert told(one, other) == [
         ("engine", "vllm", "sglang"),
-        ("max num seqs", "8", "9"),
+        ("engine's max num seqs", "8", "9"),
         ("engine version", "0.33.0", "not given"),
     ]
 
