@@ -11,36 +11,73 @@ import torch
 from torch import Tensor
 
 from spectrace.format.projections import sign_matrix
-from spectrace_transformers.reduction import Array, Pack, num_nonfinite, top_choices
+from spectrace_transformers.reduction import Array, Pack, Workspace, num_nonfinite, top_choices
 
 TOP = 5
 """Alternatives kept per position."""
+VALUES_AT_ONCE = 1 << 25
+"""Logits that are reduced in one go: 128 MiB in single precision, and up to three times that for a moment. An
+engine has shared out a GPU's memory before a recording begins."""
 PREFILL_ROWS = 8
 """Most rows of a prompt whose states are kept."""
 
 
-def row_values(rows: Tensor, scratch: Tensor, top: int = TOP, *, has_mean: bool) -> dict[str, Tensor]:
+def row_values(
+    logits: Tensor, workspace: Workspace, name: str, top: int = TOP, *, has_mean: bool
+) -> dict[str, Tensor]:
     """What a model thought in each row.
 
     The logarithm of the normaliser is left to the host: the first choice's logit and probability give it
     (`spectrace_transformers.reduction.log_normaliser`).
 
     Args:
-        rows: [R, V] single precision.
-        scratch: as large; what it held is lost.
+        logits: [R, V]
+        workspace: memory for the rows.
+        name: of that memory.
         top: first choices m, of which a row may have fewer.
         has_mean: with the mean logit under the row's own distribution, which gives its entropy.
 
     Returns:
         nonfinite, first, mean: [R]; top, top_ids: [R, m].
     """
-    values, ids = top_choices(rows, min(top, rows.shape[1]))  # [R, m]
-    found = {"top": values, "top_ids": ids, "nonfinite": _nonfinite_or_zeros(rows, scratch)}
-    distribution = torch.softmax(rows, -1, out=scratch)  # [R, V]
-    found["first"] = distribution.gather(1, ids[:, :1])[:, 0]
-    if has_mean:
-        found["mean"] = distribution.mul_(rows).sum(-1)
-    return found
+    parts = []
+    for part in logits.split(rows_at_once(logits)):
+        rows = part.float()
+        scratch = workspace.rows(name, rows.shape, rows.device)
+        values, ids = top_choices(rows, min(top, rows.shape[1]))  # [r, m]
+        found = {"top": values, "top_ids": ids, "nonfinite": _nonfinite_or_zeros(rows, scratch)}
+        distribution = torch.softmax(rows, -1, out=scratch)  # [r, V]
+        found["first"] = distribution.gather(1, ids[:, :1])[:, 0]
+        if has_mean:
+            found["mean"] = distribution.mul_(rows).sum(-1)
+        parts.append(found)
+    return (
+        parts[0] if len(parts) == 1 else {key: torch.cat([part[key] for part in parts]) for key in parts[0]}
+    )
+
+
+def num_better(logits: Tensor, at: Tensor | None, chosen: Tensor, workspace: Workspace, name: str) -> Tensor:
+    """[N] how many logits of a row are larger than one of them.
+
+    Args:
+        logits: [R, V]
+        at: [N] the row of each; None where it is row after row.
+        chosen: [N, 1] logits to compare with, in the precision of the others.
+        workspace: memory for the rows.
+        name: of that memory.
+    """
+    found, size = [], rows_at_once(logits)
+    for start in range(0, max(len(chosen), 1), size):
+        part = slice(start, start + size)
+        rows = logits[part] if at is None else logits.index_select(0, at[part])
+        scratch = workspace.rows(name, rows.shape, rows.device)
+        found.append(torch.gt(rows, chosen[part], out=scratch).sum(-1))
+    return found[0] if len(found) == 1 else torch.cat(found)
+
+
+def rows_at_once(logits: Tensor) -> int:
+    """How many rows are reduced in one go, so that what it takes besides is bounded whatever the batch."""
+    return max(1, VALUES_AT_ONCE // logits.shape[1])
 
 
 def _nonfinite_or_zeros(rows: Tensor, scratch: Tensor | None = None) -> Tensor:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spectrace_serving.reduction import TOP, row_values
+from spectrace_serving.reduction import TOP, num_better, row_values
 from spectrace_transformers.reduction import Pack, Workspace
 
 UNLINKED = -2
@@ -60,16 +60,13 @@ def add_target(
     if not is_full:
         pack.add("top_ids", logits.argmax(-1, keepdim=True))  # [B * n, 1]
         return
-    rows = logits.float()  # [B * n, V]
-    scratch = workspace.rows("target", rows.shape, rows.device)
-    for name, values in row_values(rows, scratch, has_mean=False).items():
+    for name, values in row_values(logits, workspace, "target", has_mean=False).items():
         pack.add(name, values)
     judges = _rows(parents.clamp(min=0), ids.shape[1])  # [B * n] the parent's row, that judges the node
-    judged = ids.reshape(-1).clamp(0, rows.shape[1] - 1)  # [B * n]
-    chosen = rows[judges, judged]  # [B * n]
-    pack.add("chosen", chosen)
-    torch.index_select(rows, 0, judges, out=scratch)
-    pack.add("better", scratch.gt_(chosen.unsqueeze(1)).sum(-1))  # [B * n]
+    judged = ids.reshape(-1).clamp(0, logits.shape[1] - 1)  # [B * n]
+    chosen = logits[judges, judged]  # [B * n]
+    pack.add("chosen", chosen.float())
+    pack.add("better", num_better(logits, judges, chosen.unsqueeze(1), workspace, "target"))  # [B * n]
 
 
 def _rows(nodes: Tensor, n: int) -> Tensor:
@@ -86,15 +83,14 @@ def add_draft_rows(
     Args:
         pack: gathers the results.
         workspace: memory for the rows.
-        rows: [R, Dv] single precision.
+        rows: [R, Dv]
         prefix: of the names.
         top: choices needed, at least.
 
     Returns:
         [R, m] its first choices, and their ids.
     """
-    scratch = workspace.rows("draft", rows.shape, rows.device)
-    found = row_values(rows, scratch, max(TOP, top), has_mean=True)
+    found = row_values(rows, workspace, "draft", max(TOP, top), has_mean=True)
     for name, values in found.items():
         pack.add(f"{prefix}_{name}", values)
     return found["top"], found["top_ids"]
@@ -113,9 +109,8 @@ def add_seed(pack: Pack, workspace: Workspace, logits: Tensor, raw: Tensor, is_f
     pack.add("seed_raw", raw)
     if not is_full:
         return
-    rows = logits.float()
-    pack.add("seed_chosen", rows.gather(1, raw.clamp(0, rows.shape[1] - 1)))  # [B, topk]
-    add_draft_rows(pack, workspace, rows, "seed", raw.shape[1])
+    pack.add("seed_chosen", logits.gather(1, raw.clamp(0, logits.shape[1] - 1)).float())  # [B, topk]
+    add_draft_rows(pack, workspace, logits, "seed", raw.shape[1])
 
 
 def places_of(score_index: Tensor, topk: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -167,7 +162,7 @@ def add_nodes(
     if not logits:
         return
     batch = len(score_index)
-    rows = torch.cat(list(logits)).float()  # [(steps - 1) * B * topk, Dv], depth by depth
+    rows = torch.cat(list(logits))  # [(steps - 1) * B * topk, Dv], depth by depth
     own = torch.arange(batch, device=rows.device).unsqueeze(1)
     source = (((depth - 1).clamp(min=0) * batch + own) * topk + row).clamp(0, len(rows) - 1).reshape(-1)
     if is_full:
@@ -182,4 +177,4 @@ def add_nodes(
     raw = torch.where((back >= 0) & (is_tie | is_drawn), back, raw)
     pack.add("node_raw", raw.view(score_index.shape))
     if is_full:
-        pack.add("node_chosen", rows[source, raw].view(score_index.shape))
+        pack.add("node_chosen", rows[source, raw].float().view(score_index.shape))

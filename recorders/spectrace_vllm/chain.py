@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from spectrace_serving.reduction import rms, row_values
+from spectrace_serving.reduction import num_better, rms, row_values
 from spectrace_transformers.reduction import Pack, Workspace
 
 
@@ -46,14 +46,12 @@ def add_target(pack: Pack, workspace: Workspace, logits: Tensor, row_ids: Tensor
     if not is_full:
         pack.add("top_ids", logits.argmax(-1, keepdim=True))  # [R, 1]
         return
-    rows = logits.float()  # [R, V]
-    scratch = workspace.rows("target", rows.shape, rows.device)
-    for name, values in row_values(rows, scratch, has_mean=False).items():
+    for name, values in row_values(logits, workspace, "target", has_mean=False).items():
         pack.add(name, values)
-    judged = row_ids.to(torch.int64).roll(-1).clamp_(0, rows.shape[1] - 1).unsqueeze(1)  # [R, 1]
-    chosen = rows.gather(1, judged)  # [R, 1]
-    pack.add("chosen", chosen[:, 0])
-    pack.add("better", torch.gt(rows, chosen, out=scratch).sum(-1))  # [R]
+    judged = row_ids.to(torch.int64).roll(-1).clamp_(0, logits.shape[1] - 1).unsqueeze(1)  # [R, 1]
+    chosen = logits.gather(1, judged)  # [R, 1]
+    pack.add("chosen", chosen[:, 0].float())
+    pack.add("better", num_better(logits, None, chosen, workspace, "target"))  # [R]
 
 
 def add_draft(
@@ -77,9 +75,9 @@ def add_draft(
         is_full: not only the raw ids.
     """
     shape = (len(logits), logits[0].shape[0])  # [K, B]
-    rows = torch.cat(list(logits)).float()  # [K * B, Dv], depth by depth
+    rows = torch.cat(list(logits))  # [K * B, Dv], depth by depth
     if is_full:
-        found = row_values(rows, workspace.rows("draft", rows.shape, rows.device), has_mean=True)
+        found = row_values(rows, workspace, "draft", has_mean=True)
         for name, of_rows in found.items():
             pack.add(f"draft_{name}", of_rows.view(*shape, *of_rows.shape[1:]))
         values, ids = found["top"], found["top_ids"]
@@ -90,7 +88,7 @@ def add_draft(
     raw = mapped if not is_greedy else _first_choice(mapped, proposed, values, ids)
     pack.add("draft_ids", raw.view(shape))
     if is_full:
-        pack.add("draft_chosen", rows.gather(1, raw.clamp(min=0).unsqueeze(1)).view(shape))
+        pack.add("draft_chosen", rows.gather(1, raw.clamp(min=0).unsqueeze(1)).float().view(shape))
 
 
 def _first_choice(mapped: Tensor, proposed: Tensor, values: Tensor, ids: Tensor) -> Tensor:

@@ -18,13 +18,14 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from spectrace.format.items import Group  # noqa: E402
+from spectrace_serving import reduction  # noqa: E402
 from spectrace_serving.header import flags, misfits  # noqa: E402
 from spectrace_serving.join import Joiner, grouped  # noqa: E402
 from spectrace_serving.reduction import Fingerprints  # noqa: E402
 from spectrace_serving.requests import Finished, Progress, Started  # noqa: E402
 from spectrace_serving.rows import Rules  # noqa: E402
 from spectrace_serving.settings import Settings  # noqa: E402
-from spectrace_transformers.reduction import Pack  # noqa: E402
+from spectrace_transformers.reduction import Pack, Workspace  # noqa: E402
 from spectrace_vllm.recording import attach  # noqa: E402
 from tests.recorders import vllm_fakes as fakes  # noqa: E402
 from tests.recorders.vllm_records import PROMPTS  # noqa: E402
@@ -186,3 +187,29 @@ def test_a_function_of_the_object_itself_is_put_back(tmp_path: Path) -> None:
     recording.close()
     assert vars(runner)["execute_model"] is wrapped
     assert "_sample" not in vars(runner)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("num_rows", [0, 1, 37])
+def test_rows_are_reduced_a_part_at_a_time(
+    dtype: str, num_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch too large for one go gives what it gives in one, and no buffer is larger than a part."""
+    logits = torch.randn(num_rows, 1000, generator=torch.Generator().manual_seed(0))
+    logits[num_rows // 2 : num_rows // 2 + 1, 5] = float("nan")
+    logits = logits.to(getattr(torch, dtype))
+    rows = torch.arange(num_rows).flip(0)
+    chosen = logits[rows, rows].unsqueeze(1)
+
+    def reduced(workspace: Workspace) -> dict[str, Any]:
+        found = reduction.row_values(logits, workspace, "rows", has_mean=True)
+        found["better"] = reduction.num_better(logits, rows, chosen, workspace, "rows")
+        return found
+
+    whole, small = reduced(Workspace()), Workspace()
+    monkeypatch.setattr(reduction, "VALUES_AT_ONCE", 5000)
+    for name, values in reduced(small).items():
+        assert torch.equal(values.nan_to_num(-1), whole[name].nan_to_num(-1)), name
+    assert small.rows("rows", (0, 1000), logits.device).untyped_storage().nbytes() <= 4 * 5000
+    expected = (logits[rows].float() > chosen.float()).sum(-1)
+    assert torch.equal(whole["better"].long(), expected)
