@@ -61,11 +61,22 @@ def environment_state(engine: str, group: str, variable: str, allowed: str | Non
         advice.append(f"{OUT} is not set, so nothing is recorded: set it to a folder and start the engine")
     if settings is None:
         return {"advice": advice, "records": None}
-    if settings.out.exists() and not settings.out.is_dir():
-        advice.append(f"{OUT}={settings.out}: is no folder")
+    if reason := _unfit(settings.out):
+        advice.append(f"{OUT}={settings.out}: {reason}")
     if settings.max_bytes is not None and settings.max_bytes < FLOOR:
         advice.append(
             f"{MAX_BYTES}={settings.max_bytes}: may be too little, and then nothing is recorded: it must "
             f"hold ten times the header, whose size is the model's; {FLOOR >> 20}M are enough"
         )
     return {"advice": advice, "records": f"{settings.out.absolute()}, {settings.sentence}"}
+
+
+def _unfit(folder: Path) -> str | None:
+    """Why no trace can be written there; the folder is made when an engine starts."""
+    try:
+        if folder.exists():
+            return None if folder.is_dir() else "is no folder"
+        above = next(parent for parent in folder.absolute().parents if parent.exists())
+        return None if above.is_dir() else f"{above} is no folder"
+    except OSError as error:
+        return error.strerror or str(error)

@@ -56,9 +56,18 @@ class Outbox(Pack):
         if self.device.type == "cpu":
             self._waiting.append((name, action, args))
             return
+        self._reduced |= self._run(name, action, args)
+
+    def _run(self, name: str, action: Callable[..., None], args: tuple[Any, ...]) -> set[str]:
+        """Names of what an action has added: all or, where it fails, nothing."""
         before = set(self._tensors)
-        self._guard(name, action, self, *args)
-        self._reduced |= self._tensors.keys() - before
+        is_done = self._guard(name, _to_its_end, action, self, *args)
+        added = self._tensors.keys() - before
+        if is_done:
+            return added
+        for half in added:
+            del self._tensors[half]
+        return set()
 
     def drop(self) -> None:
         """Lets go of all that reductions have added or would; ids, lengths and places stay."""
@@ -75,8 +84,13 @@ class Outbox(Pack):
         waiting, self._waiting = self._waiting, []  # whose rows nobody needs from here on
         with torch.inference_mode():
             for name, action, args in waiting:
-                self._guard(name, action, self, *args)
+                self._run(name, action, args)
         return super().send()()
+
+
+def _to_its_end(action: Callable[..., None], *args: Any) -> bool:
+    action(*args)
+    return True
 
 
 def _rows(held: Iterable[Any]) -> Iterator[Tensor]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from spectrace.errors import RecorderError
+from spectrace.format.packer import MAX_TEXT
 from spectrace.format.writer import TraceWriter
 from spectrace_serving.facts import Facts
 from spectrace_serving.guard import Guard, free_name
@@ -87,6 +88,15 @@ def _token_text(vocabulary: Vocabulary, target_ids: Array | None, space: str, to
             return None
         token_id = int(target_ids[token_id])
     return vocabulary.text(token_id)
+
+
+def is_storable(name: str) -> bool:
+    r"""Whether a trace can hold the name of a request, which a client may choose.
+
+    >>> is_storable("cmpl-1"), is_storable("\ud800"), is_storable("x" * 70_000)
+    (True, False, False)
+    """
+    return len(name) <= MAX_TEXT and not any("\ud800" <= character <= "\udfff" for character in name)
 
 
 class ServingRecording:
@@ -166,8 +176,11 @@ class ServingRecording:
     # --- requests ---
 
     def chooses(self, name: str) -> bool:
-        """Whether the next request is recorded."""
+        """Whether the next request is recorded: one whose name no trace can hold is not."""
         self._num_requests += 1
+        if not is_storable(name):
+            logger.warning("spectrace: a request is not recorded: its name is too long, or no Unicode text")
+            return False
         return self._settings.takes(self._num_requests - 1, name)
 
     def admit(

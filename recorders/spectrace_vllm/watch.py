@@ -128,8 +128,14 @@ class DraftWatch:
 
     def _said(self, _module: Any, _args: Any, output: Any) -> None:
         if self._first is not None and isinstance(output, Tensor):
-            # Source: vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py, compute_probs_and_sample_next_token.
-            self._logits.append(output if self._is_greedy else output.clone())
+            self._guard("draft", self._keep, output)
+
+    def _keep(self, logits: Tensor) -> None:
+        """Keeps a forward's logits; a draft that draws divides them by its temperature, in place.
+
+        Source: vLLM 0.32.0 v1/spec_decode/llm_base_proposer.py, compute_probs_and_sample_next_token.
+        """
+        self._logits.append(logits if self._is_greedy else logits.clone())
 
     def _read(self, _module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if self._first is not None:

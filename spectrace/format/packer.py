@@ -132,7 +132,10 @@ class Packer:
         if self._segment_bytes is None:
             self._write_group(items)
             return
-        for group in self._small_groups(items, self._segment_bytes):
+        refused: list[Pending] = []
+        made = self._resolved(items, refused)  # before: one function may give any number of steps
+        self._out.write(refused)
+        for group in self._small_groups(made, self._segment_bytes):
             if self._out.size + self._largest >= max(self._segment_bytes, 2 * self._head_bytes):
                 self._rotate()
             before = self._out.size

@@ -40,7 +40,7 @@ from spectrace.format.index import (
 from spectrace.format.openfile import OpenFile, ascend, claimed_rows
 from spectrace.format.scan import read_frame
 
-_COUNTED = (9, 10, 26, 28, 29, 30, 31, 51, 52, 53, 55)
+_COUNTED = (9, 10, 26, 27, 28, 29, 30, 31, 51, 52, 53, 55)
 """Numbers of the columns that counts are made of."""
 
 

@@ -330,6 +330,21 @@ def test_deferred_steps_may_be_several_groups(tmp_path: Path) -> None:
         assert [(gap.lost, gap.reason) for gap in trace.gaps] == [(2, "malformed")]
 
 
+def test_an_index_and_the_steps_themselves_count_alike(tmp_path: Path) -> None:
+    """What an index sums is summed from the steps of a trace that has none."""
+    tallied = {"num_accepted_reported": 2, "final_kind": "corrected", "stop": "eos", "draft_ns": 5}
+    path = tmp_path / "t.spectrace"
+    with spectrace.TraceWriter(path, {}, strict=True) as writer:
+        writer.step(step_fields(step=0))
+        writer.step(step_fields(step=1, proposal_ids=[1, 2], emitted_ids=[1, 3], num_accepted=1, **tallied))
+        assert writer.flush()
+        (tmp_path / "unclosed.spectrace").write_bytes(path.read_bytes())
+    with spectrace.open(path) as closed, spectrace.open(tmp_path / "unclosed.spectrace") as unclosed:
+        assert unclosed.state == "unclosed"
+        assert unclosed.counts == closed.counts
+        assert (closed.counts.steps_reported, closed.counts.accepted_reported) == (1, 2)
+
+
 # --- other records -----------------------------------------------------------------------------
 
 

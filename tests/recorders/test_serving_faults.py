@@ -297,3 +297,69 @@ def test_ids_stay_where_values_are_let_go(device: str) -> None:
     assert pack.num_bytes == small + 4 * 8
     if device == "cpu":
         assert set(pack.send()()) == {"sampled"}
+
+
+@pytest.mark.parametrize("name", ["bad\ud800", "x" * 70_000], ids=["surrogate", "long"])
+def test_a_name_no_trace_can_hold_costs_its_own_request_only(name: str, tmp_path: Path) -> None:
+    """A client's name of a request takes nothing from the requests beside it."""
+    runner = vllm_fakes.V1Runner({name: [7, 8, 20], **PROMPTS})
+    recording = attach_vllm(vllm_fakes.FakeWorker(runner), Settings(out=tmp_path))
+    for _ in range(3):
+        runner.step()
+    recording.close()
+    assert {key: len(steps) for key, steps in by_request(recording.writer.path).items()} == dict.fromkeys(
+        PROMPTS, 3
+    )
+
+
+def test_a_flight_recorder_keeps_its_budget_though_many_steps_come_at_once(
+    tmp_path: Path, disk: threading.Event
+) -> None:
+    """Steps that waited for a disk are rotated like those that came one by one."""
+    runner = vllm_fakes.V1Runner(PROMPTS)
+    for name in PROMPTS:
+        runner.world.sampling[name] = vllm_fakes.sampling(ignore_eos=True, max_tokens=10**6)
+    recording = attach_vllm(vllm_fakes.FakeWorker(runner), Settings(out=tmp_path, max_bytes=40_000))
+    for _ in range(200):
+        runner.step()
+    disk.set()
+    recording.close()
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 40_000
+
+
+def test_a_reduction_that_fails_leaves_nothing_of_itself() -> None:
+    """Half of what a reduction adds would be taken for all of it."""
+
+    def half(pack: Outbox) -> None:
+        pack.add("first", torch.zeros(2))
+        raise MemoryError
+
+    outbox = Outbox(torch.device("cpu"), lambda _, action, *args: _quietly(action, *args))
+    outbox.add("ids", torch.zeros(2))
+    outbox.reduce("half", half)
+    assert set(outbox.send()()) == {"ids"}
+
+
+def _quietly(action: Callable[..., Any], *args: Any) -> Any:
+    try:
+        return action(*args)
+    except MemoryError:
+        return None
+
+
+def test_a_copy_of_ours_that_finds_no_memory_stays_inside_our_hook(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The draft's forward goes on, though we cannot keep its logits."""
+
+    def no_memory(*_: Any) -> None:
+        raise MemoryError("no memory left")
+
+    runner = vllm_fakes.V1Runner(PROMPTS)
+    recording = attach_vllm(vllm_fakes.FakeWorker(runner), Settings(out=tmp_path))
+    monkeypatch.setattr("spectrace_vllm.watch.DraftWatch._keep", no_memory)
+    for _ in range(3):
+        runner.step()
+    recording.close()
+    assert [len(steps) for steps in by_request(recording.writer.path).values()] == [3, 3]
+    assert "no memory left" in header(recording.writer.path).capture.unavailable["hook draft"]
