@@ -6,6 +6,7 @@ Three servers and a script: four minutes on two cores that do little else, most 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -81,6 +82,14 @@ _SETTINGS: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def _await_steps(folder: Path, name: str, number: int) -> None:
+    """Waits until so many steps of a request are in the trace, which is written ten times a second."""
+    deadline = time.monotonic() + 120
+    while len(Recorded(folder).steps.get(name, ())) < number:
+        assert time.monotonic() < deadline, f"{name}: nothing is recorded"
+        time.sleep(0.02)
+
+
 def _serve(runner: str, models: Path, folder: Path) -> Served:
     with Server(models, folder, **_SETTINGS[runner]) as server:
         answers = ask_all(server)
@@ -90,6 +99,7 @@ def _serve(runner: str, models: Path, folder: Path) -> Served:
         after = ask_until_idle(server)
         counters_after = server.counters()
         last = Listener(server, "cut-off")
+        _await_steps(folder, "cut-off", 8)
         server.terminate()
         if runner == "V2":
             last.read_on()
@@ -233,6 +243,7 @@ def test_a_killed_server_leaves_a_trace(models: Path, tmp_path: Path) -> None:
         answers = ask_all(server)
         counters = server.counters()
         last = Listener(server, "cut-off")
+        _await_steps(tmp_path / "killed", "cut-off", 8)
         server.kill()
         last.read_on()
     killed = Recorded(tmp_path / "killed")

@@ -107,8 +107,7 @@ class Listener:
         self._pieces: Iterator[dict[str, Any]] = server.stream(
             name, _prompts()[1], max_tokens=200, ignore_eos=True
         )
-        # Enough that the last flush before a kill holds some of them.
-        while len(self.answer.token_ids) < 24:
+        while len(self.answer.token_ids) < 8:
             self.answer.add(next(self._pieces))
 
     def hang_up(self) -> None:
