@@ -299,11 +299,18 @@ def test_ids_stay_where_values_are_let_go(device: str) -> None:
         assert set(pack.send()()) == {"sampled"}
 
 
+def attached(runner: Any, settings: Settings) -> Any:
+    """The recording of one of vLLM's runners."""
+    recording = attach_vllm(vllm_fakes.FakeWorker(runner), settings)
+    assert recording is not None
+    return recording
+
+
 @pytest.mark.parametrize("name", ["bad\ud800", "x" * 70_000], ids=["surrogate", "long"])
 def test_a_name_no_trace_can_hold_costs_its_own_request_only(name: str, tmp_path: Path) -> None:
     """A client's name of a request takes nothing from the requests beside it."""
     runner = vllm_fakes.V1Runner({name: [7, 8, 20], **PROMPTS})
-    recording = attach_vllm(vllm_fakes.FakeWorker(runner), Settings(out=tmp_path))
+    recording = attached(runner, Settings(out=tmp_path))
     for _ in range(3):
         runner.step()
     recording.close()
@@ -319,7 +326,7 @@ def test_a_flight_recorder_keeps_its_budget_though_many_steps_come_at_once(
     runner = vllm_fakes.V1Runner(PROMPTS)
     for name in PROMPTS:
         runner.world.sampling[name] = vllm_fakes.sampling(ignore_eos=True, max_tokens=10**6)
-    recording = attach_vllm(vllm_fakes.FakeWorker(runner), Settings(out=tmp_path, max_bytes=40_000))
+    recording = attached(runner, Settings(out=tmp_path, max_bytes=40_000))
     for _ in range(200):
         runner.step()
     disk.set()
@@ -334,7 +341,8 @@ def test_a_reduction_that_fails_leaves_nothing_of_itself() -> None:
         pack.add("first", torch.zeros(2))
         raise MemoryError
 
-    outbox = Outbox(torch.device("cpu"), lambda _, action, *args: _quietly(action, *args))
+    guard: Any = lambda _, action, *args: _quietly(action, *args)  # noqa: E731
+    outbox = Outbox(torch.device("cpu"), guard)
     outbox.add("ids", torch.zeros(2))
     outbox.reduce("half", half)
     assert set(outbox.send()()) == {"ids"}
@@ -356,7 +364,7 @@ def test_a_copy_of_ours_that_finds_no_memory_stays_inside_our_hook(
         raise MemoryError("no memory left")
 
     runner = vllm_fakes.V1Runner(PROMPTS)
-    recording = attach_vllm(vllm_fakes.FakeWorker(runner), Settings(out=tmp_path))
+    recording = attached(runner, Settings(out=tmp_path))
     monkeypatch.setattr("spectrace_vllm.watch.DraftWatch._keep", no_memory)
     for _ in range(3):
         runner.step()
