@@ -37,6 +37,8 @@ BACKLOG_BYTES = 256 << 20
 """What may wait for the writing thread, bytes: while a disk stalls, of further events ids alone are kept, and
 once these take as much, the recording ends. On a CPU whole rows of logits wait."""
 
+_UNSTORABLE = "requests are not recorded whose names are too long, or no Unicode text"
+
 
 def read_vocabulary(tokenizer: Callable[[], Any]) -> Vocabulary | None:
     """The target's tokens; None where its tokenizer is not on this machine.
@@ -179,7 +181,9 @@ class ServingRecording:
         """Whether the next request is recorded: one whose name no trace can hold is not."""
         self._num_requests += 1
         if not is_storable(name):
-            logger.warning("spectrace: a request is not recorded: its name is too long, or no Unicode text")
+            if _UNSTORABLE not in self._told:  # a client may send a thousand of them
+                self._told.add(_UNSTORABLE)
+                logger.warning("spectrace: %s", _UNSTORABLE)
             return False
         return self._settings.takes(self._num_requests - 1, name)
 

@@ -53,7 +53,6 @@ _TARGET_IDS = ("proposal_ids", "emitted_ids", "target_ids", "target_top.id")
 _DRAFT_IDS = ("draft_ids", "draft_top.id")
 
 
-# Not frozen: these are made on the engine's thread, and a frozen one takes twice as long.
 class Packer:
     """Turns items into frames.
 

@@ -75,6 +75,16 @@ def _no_positions(verify: Any) -> None:
     verify.positions = None
 
 
+def with_sample(recording: Any, spoiled: Callable[..., Any]) -> Callable[[str], Any]:
+    """The follower's functions; that around ``eagle_sample`` is handed to another, before its arguments."""
+
+    def around(name: str) -> Any:
+        follow = getattr(recording.follower, name)
+        return follow if name != "eagle_sample" else lambda _, *args: spoiled(follow, *args)
+
+    return around
+
+
 @pytest.mark.parametrize("spoil", [_garbage_links, _wild_ids, _short, _no_positions])
 def test_a_proposal_of_another_shape_stops_no_engine(
     live: Any, tmp_path: Path, spoil: Callable[[Any], None]
@@ -89,22 +99,15 @@ def test_a_proposal_of_another_shape_stops_no_engine(
     recording = attach(live, Settings(out=tmp_path), [])
     assert recording is not None
 
-    def around(name: str) -> Any:
-        follow = getattr(recording.follower, name)
-        if name != "eagle_sample":
-            return follow
+    def spoiled(follow: Any, verify: Any, *args: Any) -> Any:
+        kept.append(type(verify)(**vars(verify)))
+        for key, value in vars(verify).items():
+            if isinstance(value, torch.Tensor):
+                setattr(verify, key, value.clone())
+        spoil(verify)
+        return follow(sample, verify, *args)
 
-        def spoiled(original: Any, verify: Any, *args: Any) -> Any:
-            kept.append(type(verify)(**vars(verify)))
-            for key, value in vars(verify).items():
-                if isinstance(value, torch.Tensor):
-                    setattr(verify, key, value.clone())
-            spoil(verify)
-            return follow(sample, verify, *args)
-
-        return spoiled
-
-    live.around = around
+    live.around = with_sample(recording, spoiled)
     live.prefill()
     for _ in range(6):
         live.round()
@@ -128,18 +131,11 @@ def test_states_of_another_shape_cost_the_states_only(tmp_path: Path, states: An
     recording = attach(live, Settings(out=tmp_path), [])
     assert recording is not None
 
-    def around(name: str) -> Any:
-        follow = getattr(recording.follower, name)
-        if name != "eagle_sample":
-            return follow
+    def spoiled(follow: Any, verify: Any, batch: Any, output: Any, *args: Any) -> Any:
+        output.hidden_states = None if states is None else torch.zeros(states)
+        return follow(eagle_sample, verify, batch, output, *args)
 
-        def spoiled(original: Any, verify: Any, batch: Any, output: Any, *args: Any) -> Any:
-            output.hidden_states = None if states is None else torch.zeros(states)
-            return follow(eagle_sample, verify, batch, output, *args)
-
-        return spoiled
-
-    live.around = around
+    live.around = with_sample(recording, spoiled)
     live.prefill()
     for _ in range(3):
         live.round()
